@@ -1,4 +1,4 @@
-// A server of its own process with one method, `add`: `add-server.ts http|grpc|mcp`. It ends with its input.
+// A server process with one method, `add`: `add-server.ts http|grpc|mcp`. It ends with its stdin.
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'

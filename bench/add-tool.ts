@@ -21,7 +21,7 @@ const definition = {
   outputSchema,
 } as const
 
-/** The tool of every call that is measured. */
+/** The tool of every measured call. */
 export function addTools(): DefinedTool[] {
   return [
     defineTool({ ...definition, name: 'add', run: ({ a, b }) => ({ result: a + b }) }),
@@ -34,7 +34,7 @@ export interface Sum {
   readonly b: number
 }
 
-/** The same without anything around it. */
+/** The bare function. */
 export async function add({ a, b }: Sum): Promise<{ readonly result: number }> {
   return { result: a + b }
 }

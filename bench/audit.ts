@@ -7,7 +7,7 @@ import { interleave } from './service-run.ts'
 const rounds = 7
 const count = 40_000
 
-/** What the audit record adds to a durable call: the same service without its rows, without its seals, and as it is. */
+/** The cost of the audit log for a durable call: the service without its rows, without its seals, and unchanged. */
 export async function audit(): Promise<Section> {
   const postgres = await startPostgres({ settings: { max_connections: 200 } })
   const order = (subject: 'gantry' | 'gantry unsealed' | 'gantry unaudited'): ServiceOrder => {
@@ -29,7 +29,7 @@ export async function audit(): Promise<Section> {
       if (one.failed !== undefined) return [`${one.name}: not measured, ${one.failed}`]
       const micros = median(one.figures.map(cost))
       if (one === bare) return [one.name, figure(1_000_000 / micros), figure(micros), '', '']
-      // Two that ran one after the other had the same machine.
+      // Two consecutive runs had the same load on the machine.
       const added = one.figures.flatMap((mine, round) => {
         const beside = bare?.figures[round]
         return beside === undefined ? [] : [(cost(mine) / cost(beside) - 1) * 100]

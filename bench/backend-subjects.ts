@@ -8,7 +8,7 @@ import type { Run, Setup } from './measure.ts'
 
 const serverFile = join(import.meta.dirname, 'add-server.ts')
 
-/** Starts a server; it ends when this process does, because its input ends then. */
+/** Starts a server; it ends with this process, because its stdin closes then. */
 async function startServer(kind: 'http' | 'grpc'): Promise<number> {
   const child = spawn(process.execPath, [serverFile, kind], { stdio: ['pipe', 'pipe', 'inherit'] })
   const [line] = (await once(child.stdout, 'data')) as [Buffer]
@@ -24,7 +24,7 @@ function checked(executor: ReturnType<typeof createExecutor>, id: string): Run {
   }
 }
 
-/** Each protocol without Gantry and with it, against a server in a process of its own. */
+/** Each protocol without Gantry and with it, against a server in a separate process. */
 export const subjects: { readonly [name: string]: Setup } = {
   'http bare': async () => {
     const { Pool } = await import('undici')
@@ -64,7 +64,7 @@ export const subjects: { readonly [name: string]: Setup } = {
     const executor = createExecutor({ backends: [backend], egress })
     await executor.ready()
     const id = executor.tools({ namespace: 'bench' }).items[0]?.key
-    if (id === undefined) throw new Error('the gRPC backend brought no tool')
+    if (id === undefined) throw new Error('the gRPC backend has no tool')
     return checked(executor, id)
   },
   'mcp bare': async () => {

@@ -2,23 +2,23 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { Workers } from './broker-workers.ts'
 import { createDatabase } from './service-run.ts'
 
-/** Messages that wait in a broker until somebody works on them. */
+/** A subject whose messages wait in a broker until a worker consumes them. */
 export interface BrokerBacklog {
-  /** Empties the broker, and puts so many messages into it. */
+  /** Empties the broker, and adds `count` messages. */
   fill(count: number): Promise<void>
-  /** Has them worked on; the database is empty. */
+  /** Starts the workers; the database is empty. */
   start(databaseUrl: string): Promise<Workers>
-  /** Outcomes that whoever sent the messages can have by now. */
+  /** The number of outcomes that the sender can read so far. */
   done(): Promise<number>
-  /** Rejects when the last of them is not the one that was asked for. */
+  /** Rejects when the last outcome is wrong. */
   check(): Promise<void>
 }
 
-/** Between two looks at the broker. */
+/** The interval of polling the broker. */
 const everyMs = 10
 const longestMs = 180_000
 
-/** Outcomes a second, as seen from outside: from the first `warm` on, because a start is in those, to the last. */
+/** Outcomes per second, observed in the broker, without the first `warm`, which include the start. */
 export async function drain(backlog: BrokerBacklog, server: string, count: number, warm: number): Promise<number> {
   await backlog.fill(warm + count)
   const database = await createDatabase(server)
@@ -37,7 +37,7 @@ export async function drain(backlog: BrokerBacklog, server: string, count: numbe
   }
 }
 
-/** When so many were done, and how many there were then. */
+/** The time when `count` outcomes were reached, and their number then. */
 async function reached(backlog: BrokerBacklog, count: number): Promise<{ readonly at: number; readonly done: number }> {
   const late = performance.now() + longestMs
   for (;;) {

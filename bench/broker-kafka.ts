@@ -10,7 +10,7 @@ const latest = -1n
 const tool = 'demo__add'
 const perSend = 1_000
 
-/** How a call is written, and whether an answer says that it went well. */
+/** How a call is encoded, and how a successful reply is recognised. */
 export interface Language {
   readonly request: (n: number, id: string) => string
   readonly isGood: (answer: { readonly [name: string]: unknown }) => boolean
@@ -21,11 +21,15 @@ export const native: Language = {
   isGood: ({ result }) => (result as { readonly status?: unknown } | undefined)?.status === 'ok',
 }
 
-/** As the gateway of SomaStack writes it. */
+/** The format of the SomaStack gateway. */
 export const somastack: Language = {
   request: (n, id) =>
     pythonJson({
-      ...{ event_id: id, session_id: 'bench', persona_id: null, tool_name: tool, args: { a: n, b: 1 } },
+      event_id: id,
+      session_id: 'bench',
+      persona_id: null,
+      tool_name: tool,
+      args: { a: n, b: 1 },
       metadata: { tenant: 'default', request_id: id, source: 'tool_orchestrator' },
       trace_context: {},
     }),
@@ -37,17 +41,18 @@ export interface KafkaBacklog extends BrokerBacklog {
   readonly answerBytes: number
 }
 
-/** Calls on a topic, taken by the service. */
+/** Calls on a topic, consumed by the service. */
 export function kafkaBacklog(server: KafkaServer, language: Language): KafkaBacklog {
   return backlog(server, language, (topics, databaseUrl) =>
     gantryWorkers(databaseUrl, {
-      ...{ transport: 'kafka', kafkaBrokers: [server.brokers] },
+      transport: 'kafka',
+      kafkaBrokers: [server.brokers],
       kafka: { topic: topics.calls, results: topics.results, group: topics.calls },
     }),
   )
 }
 
-/** The same messages, read and answered with as many bytes by Kafka's client alone. */
+/** The same messages, consumed and answered with as many bytes by Kafka's client alone. */
 export function echoBacklog(server: KafkaServer, language: Language, bytes: () => number): KafkaBacklog {
   return backlog(server, { ...language, isGood: () => true }, ({ calls, results }) =>
     echoWorkers({ brokers: server.brokers, from: calls, to: results, bytes: bytes() }),

@@ -1,4 +1,4 @@
-// What works on a broker beside the service, in a process of its own, until it is ended.
+// A peer that consumes a broker's messages in a separate process until it is stopped.
 import { randomUUID } from 'node:crypto'
 import { Consumer, Producer } from '@platformatic/kafka'
 import { createBatch } from '../packages/service/src/storage/batch.ts'
@@ -11,7 +11,7 @@ export type BrokerOrder =
       readonly brokers: string
       readonly from: string
       readonly to: string
-      /** Of each answer. */
+      /** The size of each reply. */
       readonly bytes: number
     }
 
@@ -21,7 +21,7 @@ if (order.kind === 'bullmq') await bullmqWorker(order, order.concurrency)
 else await echo(order)
 process.send?.('ready')
 
-/** Reads and answers as fast as the client can, with the guarantees of the service: idempotent, and offsets remembered. */
+/** Reads and replies as fast as the client can, with the guarantees of the service: idempotent, with stored offsets. */
 async function echo({ brokers, from, to, bytes }: Extract<BrokerOrder, { kind: 'echo' }>): Promise<void> {
   const client = { clientId: 'bench-echo', bootstrapBrokers: [brokers], retries: 2 }
   const producer = new Producer({ ...client, idempotent: true })

@@ -19,12 +19,12 @@ const letGo = `
   for _, data in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do redis.call('XADD', KEYS[2], '*', 'data', data) end
   return redis.call('DEL', KEYS[1])`
 
-/** Workers that take calls from a Redis. */
+/** Workers that consume calls from a Redis server. */
 export function redisWorkers({ url }: RedisServer, databaseUrl: string, count = 1): Promise<Workers> {
   return gantryWorkers(databaseUrl, { transport: 'redis', redisUrl: url, redis: { identity } }, count)
 }
 
-/** Messages of our own form, worked on by so many processes. */
+/** Native messages, consumed by the given number of processes. */
 export function nativeBacklog(server: RedisServer, workers = 1): BrokerBacklog {
   return {
     fill: (count) =>
@@ -40,7 +40,7 @@ export function nativeBacklog(server: RedisServer, workers = 1): BrokerBacklog {
       }),
     async start(databaseUrl) {
       const started = await redisWorkers(server, databaseUrl, workers)
-      // The first of several would have done much before the last is there.
+      // Start all workers first: otherwise the first would finish many messages before the last is ready.
       await connected(server, (redis) => redis.eval(letGo, 2, held, stream))
       return started
     },
@@ -62,7 +62,7 @@ function nativeCall(n: number, replyTo: string, correlationId: string): string {
   return JSON.stringify({ tool, args: { a: n, b: 1 }, correlationId, replyTo })
 }
 
-/** Envelopes of the gateway of Stargazer, each with its session and the hash of the catalog that it saw. */
+/** Messages of the Stargazer gateway, each with its session and its catalog hash. */
 export function stargazerBacklog(server: RedisServer, hash: string): BrokerBacklog {
   let gateway: Pick<StargazerGateway, 'replyStream'> = { replyStream: '' }
   return {
@@ -96,7 +96,7 @@ export async function catalogHash(server: RedisServer, databaseUrl: string): Pro
   }
 }
 
-/** A gateway that has a catalog. */
+/** A gateway with a catalog. */
 async function openGateway({ url }: RedisServer): Promise<StargazerGateway> {
   const gateway = await stargazerGateway({ redisUrl: url, maxlen: 0 })
   while (gateway.catalog() === undefined) {
@@ -106,7 +106,7 @@ async function openGateway({ url }: RedisServer): Promise<StargazerGateway> {
   return gateway
 }
 
-/** Jobs of BullMQ; what they gave stays, as ours does. */
+/** Jobs of BullMQ; their results are kept, as Gantry's are. */
 export function bullmqBacklog(server: RedisServer): BrokerBacklog {
   const done = (): Promise<number> => connected(server, (redis) => redis.zcard('bull:add:completed'))
   return {
@@ -125,7 +125,7 @@ export function bullmqBacklog(server: RedisServer): BrokerBacklog {
   }
 }
 
-/** Makes calls in our own form and reads the answers as they come. */
+/** Sends native messages and reads the replies as they arrive. */
 export async function nativeCaller({ url }: RedisServer): Promise<Caller> {
   const replyTo = `${replies}-${randomUUID()}`
   const redis = new Redis(url, { enableAutoPipelining: true })
@@ -159,7 +159,7 @@ export async function nativeCaller({ url }: RedisServer): Promise<Caller> {
   }
 }
 
-/** Calls as the gateway of Stargazer makes them. */
+/** Calls in the format of the Stargazer gateway. */
 export async function stargazerCaller(server: RedisServer): Promise<Caller> {
   const gateway = await openGateway(server)
   return {
@@ -173,7 +173,7 @@ export async function stargazerCaller(server: RedisServer): Promise<Caller> {
 
 const kept = new Map<string, Redis>()
 
-/** One connection for each server; whoever stops the server says `disconnect` before. */
+/** One connection for each server; call `disconnect` before stopping the server. */
 async function connected<T>({ url }: RedisServer, work: (redis: Redis) => Promise<T>): Promise<T> {
   const redis = kept.get(url) ?? new Redis(url)
   kept.set(url, redis)
@@ -185,7 +185,7 @@ export function disconnect({ url }: RedisServer): void {
   kept.delete(url)
 }
 
-/** All that were ever added: a stream of replies forgets the oldest. */
+/** The number of entries ever added: a reply stream drops the oldest. */
 async function entriesAdded(redis: Redis, key: string): Promise<number> {
   const about = (await redis.xinfo('STREAM', key).catch(() => [])) as readonly unknown[]
   return Number(about[about.indexOf('entries-added') + 1] ?? 0)
@@ -196,7 +196,7 @@ async function lastEntry(redis: Redis, key: string): Promise<Buffer> {
   return entry?.[1][1] ?? Buffer.of()
 }
 
-/** The entries of the one stream that was asked for, whichever protocol the answer came by. */
+/** The entries of the requested stream, for both protocol versions. */
 function entriesOf(found: unknown): readonly (readonly [string, readonly string[]])[] {
   if (!Array.isArray(found)) return []
   return Array.isArray(found[0]) ? found[0][1] : found[1]

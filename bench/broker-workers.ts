@@ -6,17 +6,17 @@ import { join } from 'node:path'
 import type { RedisServer } from '../scripts/engines/redis.ts'
 import type { BrokerOrder } from './broker-process.ts'
 
-/** Processes that work on what waits in a broker. */
+/** Worker processes that consume a broker's messages. */
 export interface Workers {
   stop(): Promise<void>
 }
 
 const bin = join(import.meta.dirname, '..', 'packages', 'gantry', 'bin', 'gantry.mjs')
 const startMs = 60_000
-/** BullMQ and we alike. */
+/** Concurrency of BullMQ and of Gantry. */
 export const slots = 100
 
-/** `gantry serve` as a worker and relay, so many processes on one database; `config` names the broker. */
+/** `count` processes of `gantry serve` as worker and relay on one database; `config` names the broker. */
 export async function gantryWorkers(databaseUrl: string, config: object, count = 1): Promise<Workers> {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-bench-'))
   const service = { roles: ['worker', 'relay'], slots, logLevel: 'warn' }
@@ -28,7 +28,7 @@ export async function gantryWorkers(databaseUrl: string, config: object, count =
     rmSync(folder, { recursive: true, force: true })
   }
   try {
-    // The first one makes the tables; the others find them.
+    // The first process creates the tables.
     for (let n = 0; n < count; n += 1) started.push(await gantryWorker(folder, n))
     return { stop }
   } catch (error) {
@@ -39,7 +39,7 @@ export async function gantryWorkers(databaseUrl: string, config: object, count =
 
 async function gantryWorker(folder: string, n: number): Promise<Workers> {
   const args = [bin, 'serve', '--json', '--data', join(folder, `data-${n}`)]
-  // Each starts from the sources: a bundle that is made meanwhile would make the first of them another program.
+  // Each starts from the sources: a bundle that is built meanwhile would make the first process differ.
   const env = { ...process.env, GANTRY_BUNDLE: 'off' }
   const child = spawn(process.execPath, args, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] })
   let said = ''
@@ -49,12 +49,12 @@ async function gantryWorker(folder: string, n: number): Promise<Workers> {
   return untilReady(child, once(child.stdout, 'data'), () => said)
 }
 
-/** BullMQ's worker in a process of its own. */
+/** BullMQ's worker in a separate process. */
 export function bullmqWorkers({ port, password }: RedisServer): Promise<Workers> {
   return peer({ kind: 'bullmq', port, password, concurrency: slots })
 }
 
-/** Kafka's client alone: what it reads it answers with so many bytes, and nothing is done in between. */
+/** Kafka's client alone: it answers each message with the given number of bytes, without other work. */
 export function echoWorkers(order: Omit<Extract<BrokerOrder, { kind: 'echo' }>, 'kind'>): Promise<Workers> {
   return peer({ kind: 'echo', ...order })
 }

@@ -23,7 +23,7 @@ import { createDatabase } from './service-run.ts'
 
 const rounds = 5
 const calls = 20_000
-/** In which there is a start. */
+/** The first calls, which include the start and are not counted. */
 const warm = 3_000
 const turns = 12
 const rate = { perSecond: 500, seconds: 2 }
@@ -31,7 +31,7 @@ const processes = [1, 2, 4]
 const scalingRounds = 3
 const bullmq = `BullMQ ${queueVersions.bullmq}`
 
-/** Calls that come over brokers, beside what others use for it. */
+/** Calls over brokers, compared with other queues. */
 export async function brokers(): Promise<Section> {
   queuePeers.install()
   const postgres = await startPostgres({ settings: { max_connections: 200 } })
@@ -48,27 +48,27 @@ export async function brokers(): Promise<Section> {
 
 const notes = [
   `Messages that wait: they are in the broker before a worker starts, and are counted as they are answered, by looking at the broker every 10 ms; a start and the first ${warm.toLocaleString('en-US')} are not counted. By turns, ${rounds} rounds of ${calls.toLocaleString('en-US')}, each with a new process and a new database; the ratios are medians over the rounds. Gantry is \`gantry serve\` with the roles worker and relay, one process, ${slots} slots: each message becomes a call in PostgreSQL (fsync, synchronous commit) with its attempt, its audit and its outcome, and is answered over the broker after that is on disk.`,
-  `BullMQ: \`addBulk\`, then a worker with concurrency ${slots} that returns the sum; it keeps the outcome in Redis and sends nothing to anybody. Its Redis is as ours: its log is on disk after a second, so that a crash can lose that much; with the second BullMQ it is before each answer, as what Gantry keeps is in PostgreSQL.`,
+  `BullMQ: \`addBulk\`, then a worker with concurrency ${slots} that returns the sum; it keeps the outcome in Redis and sends no reply. Its Redis is as ours: its log is on disk after a second, so that a crash can lose that much; with the second BullMQ it is before each answer, as what Gantry keeps is in PostgreSQL.`,
   `Kafka: one broker, ${partitions} partitions, idempotent producer, all acknowledged, offsets remembered. The ceiling is its client alone in one process, which reads the same messages and answers each with as many bytes, and does nothing in between; three times as many, because they are gone so soon.`,
-  `Round trip: ${rate.perSecond} calls a second begin at their time, from then until the one who made it has the outcome; turns of two seconds, ${turns} each. Worker and caller are two processes, with BullMQ as with us. Gantry waits for the disk twice, for the call and for its outcome; with the second BullMQ the log of Redis is on disk before each answer.`,
+  `Round trip: ${rate.perSecond} calls a second begin at their time, measured from then until the caller has the outcome; turns of two seconds, ${turns} each. Worker and caller are two processes, with BullMQ as with us. Gantry waits for the disk twice, for the call and for its outcome; with the second BullMQ the log of Redis is on disk before each answer.`,
   'Scaling: so many processes of the service on one PostgreSQL and one Redis, all on this machine; where they have no cores of their own they can only share.',
 ]
 
 interface Subject {
   readonly name: string
   readonly backlog: BrokerBacklog
-  /** More of them where they take little time. */
+  /** The number of messages if not `calls`; higher for fast subjects. */
   readonly count?: number
 }
 
 interface Drained {
   readonly name: string
-  /** Outcomes a second, of each round. */
+  /** Outcomes per second in each round. */
   readonly figures: readonly number[]
   readonly failed: string | undefined
 }
 
-/** One after the other, in rounds, so that a busy moment of the machine meets all of them. */
+/** Runs the subjects one after the other in rounds, so that a busy moment of the machine affects all of them. */
 async function drains(server: string, subjects: readonly Subject[], times: number): Promise<readonly Drained[]> {
   const found = subjects.map(({ name }) => ({ name, figures: [] as number[], failed: undefined as string | undefined }))
   for (let round = 0; round < times; round += 1) {
@@ -86,7 +86,7 @@ async function drains(server: string, subjects: readonly Subject[], times: numbe
   return found
 }
 
-/** The median of what each round gave: two that ran one after the other had the same machine. */
+/** The median of the ratios of each round: two consecutive runs had the same load on the machine. */
 function roundRatio(one: Drained, other: Drained | undefined): string {
   return ratio(median(one.figures.map((mine, round) => mine / (other?.figures[round] ?? Number.NaN))), 1)
 }

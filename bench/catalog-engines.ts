@@ -2,7 +2,7 @@ import { createExecutor, memoryCatalog, type Tool } from 'gantry'
 import { type Query, restrictedPermissions } from './generated-tools.ts'
 import { importPeer } from './peers.ts'
 
-/** Something that tools are put into and found in. */
+/** An engine in which tools are registered and searched. */
 export interface Engine {
   add(tool: Tool): void
   search(query: Query): unknown
@@ -10,7 +10,7 @@ export interface Engine {
 
 const held = restrictedPermissions()
 
-/** Gantry as a program uses it: the catalog takes tools, the executor searches what the caller may use. */
+/** Gantry as a program uses it: the catalog registers tools, the executor searches those visible to the caller. */
 export async function gantryEngine(): Promise<Engine> {
   const catalog = memoryCatalog()
   const gantry = createExecutor({ catalog })
@@ -27,7 +27,7 @@ interface MiniSearch {
   search(text: string, options: object): unknown[]
 }
 
-/** MiniSearch over the same fields, with like weights, prefixes and one typing error in five letters. */
+/** MiniSearch over the same fields, with like weights, prefixes and one typing error in five characters. */
 export async function miniSearchEngine(): Promise<Engine> {
   const { default: MiniSearch } = await importPeer<{ default: new (options: object) => MiniSearch }>('minisearch')
   const index = new MiniSearch({

@@ -53,14 +53,14 @@ async function measure(make: () => Promise<Engine>): Promise<CatalogFigures> {
   return { ...speed, firstSearch, searchP50, searchP99, bytes, toolBytes, schemaBytes }
 }
 
-/** Fills fresh catalogs until enough tools were put in, because a small one alone gives too few batches for a median. */
+/** Fills fresh catalogs until enough tools were registered, because a small one has too few batches for a median. */
 async function registerTimes(make: () => Promise<Engine>): Promise<Pick<CatalogFigures, 'register' | 'registerP5'>> {
   const batches: number[] = []
   while (batches.length * batchTools < measuredTools) fill(await make(), batches)
   return { register: median(batches), registerP5: quantile(batches, 0.05) }
 }
 
-/** Puts every tool in, a hundred at a time, and lets go of them; making them is not counted. */
+/** Registers every tool, a hundred at a time, and drops the references; creating them is not counted. */
 function fill(engine: Engine, batches: number[]): void {
   let batch: Tool[] = []
   for (const tool of generateTools(size)) {
@@ -73,13 +73,13 @@ function fill(engine: Engine, batches: number[]): void {
   }
 }
 
-/** What the plain data alone takes, as it comes from JSON. */
+/** The memory of the plain data alone, as parsed from JSON. */
 function keptBytes(part: (tool: Tool) => unknown): number {
   const before = liveBytes()
   const kept: unknown[] = []
   for (const tool of generateTools(size)) kept.push(part(tool))
   const bytes = (liveBytes() - before) / size
-  // Read after the measurement, so that nothing of it may be collected during it.
+  // Keeps the data alive until after the measurement.
   return kept.length === size ? bytes : Number.NaN
 }
 

@@ -8,7 +8,7 @@ const labels: { readonly [name: string]: string } = {
   chain: `\`gantry.chain\` of ${stepCount} steps with references`,
 }
 
-/** What a step of a chain costs beside the calls it makes. */
+/** The cost of a step of a chain, compared with the calls it makes. */
 export async function chain(): Promise<Section> {
   const measured = await measureSubjects('chain-subjects.ts', Object.keys(labels), { rounds: 15 })
   const p50 = (name: string): number => p50Of(measured, name) / stepCount

@@ -41,7 +41,7 @@ export async function cliStart(): Promise<Section> {
   return { title: 'Start of the command', tables: [{ head, rows }], notes }
 }
 
-/** Neither program may profit from what this process was started with. */
+/** Runs Node without the options and the compile cache of this process. */
 function start(args: readonly string[]): { readonly status: number | null; readonly stdout: string } {
   const { NODE_COMPILE_CACHE: _cache, NODE_OPTIONS: _options, ...rest } = process.env
   const env = { ...rest, XDG_CACHE_HOME: folder }

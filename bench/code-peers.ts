@@ -2,16 +2,16 @@ import { Worker } from 'node:worker_threads'
 import variant from '@jitl/quickjs-ng-wasmfile-release-sync'
 import { newQuickJSWASMModuleFromVariant, type QuickJSSyncVariant } from 'quickjs-emscripten-core'
 
-/** A text to another thread and back, over and over: what a call across threads costs at the least with what Node has. */
+/** A text to another thread and back, repeatedly: the minimum cost of a call across threads with Node's own means. */
 export async function threadEcho(): Promise<{ run(count: number): Promise<void>; close(): Promise<unknown> }> {
   const code = `const { parentPort } = require('node:worker_threads')
     parentPort.on('message', (text) => parentPort.postMessage(text))`
   const worker = new Worker(code, { eval: true })
-  let heard: () => void = () => undefined
-  worker.on('message', () => heard())
+  let received: () => void = () => undefined
+  worker.on('message', () => received())
   const echo = (): Promise<void> =>
     new Promise((resolve) => {
-      heard = resolve
+      received = resolve
       worker.postMessage('{"tool":"math:add","args":{"a":1,"b":2}}')
     })
   await echo()

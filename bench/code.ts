@@ -12,7 +12,7 @@ const calls = 500
 /** Rounds that are not counted, so that the code of all subjects is compiled as in a process that has run for a while. */
 const warm = { cold: 1_000, inner: 20 }
 
-/** Programs over tools: what a run costs that does nothing, and what each call inside of one. */
+/** Programs over tools: the cost of an empty run, and of each inner call. */
 export async function code(): Promise<Section> {
   const executor = createExecutor({ tools: addTools() })
   try {
@@ -73,16 +73,16 @@ async function ended(executor: Executor, text: string, language: 'javascript' | 
   if (status !== 'ok') throw new Error(error?.message)
 }
 
-/** The thread that was started first has compiled its code by then. */
+/** Long enough for the first thread to compile its code. */
 async function warmUp(executor: Executor): Promise<void> {
   await ended(executor, 'return 1', 'typescript')
   await delay(2_000)
 }
 
-/** Of the rounds that are not counted, so many are as those that are. */
+/** How many of the warm-up rounds are like the measured ones. */
 const warmRests = 10
 
-/** Each subject once a round, so that a busy moment of the machine meets all of them; times are for one of `per`. */
+/** Runs each subject once a round, so that a busy moment of the machine affects all of them; times are per `per`. */
 async function interleave(
   subjects: { readonly [name: string]: Subject & { close?(): unknown } },
   per: number,
@@ -94,7 +94,7 @@ async function interleave(
   for (let round = -unheard; round < rounds; round += 1) {
     progress(`code ${Math.max(0, round + 1)} of ${rounds}`)
     for (const [index, [, { work }]] of list.entries()) {
-      // A context is made ready after a run; whoever comes at once waits for it.
+      // The next context is prepared after a run; a run that follows at once would wait for it.
       if (restMs > 0 && round >= -warmRests) await delay(restMs)
       const before = performance.now()
       await work()

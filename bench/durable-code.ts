@@ -6,8 +6,8 @@ import type { Database } from '../packages/service/src/storage/databases/databas
 import { migrate } from '../packages/service/src/storage/databases/migrate.ts'
 import { openPostgres } from '../packages/service/src/storage/databases/postgres.ts'
 import { journalRecords } from '../packages/service/src/storage/journal.ts'
+import { runDurableProgram } from '../packages/service/src/worker/execute/execute-call.ts'
 import type { InnerCharges } from '../packages/service/src/worker/execute/inner-charges.ts'
-import { runDurableProgram } from '../packages/service/src/worker/execute/run-program.ts'
 import { startPostgres } from '../scripts/engines/postgres.ts'
 import { median } from './measure.ts'
 import { figure, type Section } from './report.ts'
@@ -18,7 +18,7 @@ const identity: Identity = { principal: 'bench', tenant: 'bench', permissions: [
 const effects = ['read', 'keyed', 'once'] as const
 const free: InnerCharges = { call: (_asked, make) => make() }
 
-/** What a call inside of a program costs when what came of it is kept, beside the commit of one row in the same run. */
+/** The cost of a journaled inner call of a program, compared with the commit of one row in the same run. */
 export async function durableCode(): Promise<Section> {
   const postgres = await startPostgres()
   const database = await openPostgres({ url: postgres.url })
@@ -39,7 +39,7 @@ export async function durableCode(): Promise<Section> {
     for (let round = 0; round <= rounds; round++) {
       for (const { name, run } of subjects) {
         const micros = await run(round)
-        // The first round is for those who have to warm up.
+        // The first round is a warm-up.
         if (round > 0) found.get(name)?.push(micros)
       }
     }
@@ -68,7 +68,10 @@ const notes = [
 
 function tool(effect: (typeof effects)[number]) {
   return defineTool({
-    ...{ namespace: 'bench', name: effect, description: 'Adds one.', effect },
+    namespace: 'bench',
+    name: effect,
+    description: 'Adds one.',
+    effect,
     inputSchema: { type: 'object' },
     run: ({ n }) => Number(n) + 1,
   })
@@ -96,14 +99,23 @@ async function programOf(executor: Executor, effect: string): Promise<number> {
 async function durable(database: Database, executor: Executor, effect: string, callId: string): Promise<number> {
   await database.query(`insert into queue (call_id, tenant, fence) values ($1, 'bench', 1)`, [callId])
   const call: Claim['call'] = {
-    ...{ callId, kind: 'code', identity, fingerprint: '', tool: 'code:program:1.0.0', effect: 'repeatable' },
+    callId,
+    kind: 'code',
+    identity,
+    fingerprint: '',
+    tool: 'code:program:1.0.0',
+    effect: 'repeatable',
     payloadBytes: 0,
   }
   const claim = heldClaim(call)
   const { signal } = new AbortController()
   return timed(async () => {
     const ended = await runDurableProgram({
-      ...{ executor, journal: journalRecords(database), claim, signal, charges: free },
+      executor,
+      journal: journalRecords(database),
+      claim,
+      signal,
+      charges: free,
       args: { code: codeOf(effect), language: 'javascript' },
       report: () => undefined,
     })

@@ -1,4 +1,4 @@
-// An HTTPS server on loopback, in a process of its own; says its port on stdout and ends with its stdin.
+// An HTTPS server on loopback, in a separate process; prints its port to stdout and ends with its stdin.
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 

@@ -30,7 +30,7 @@ interface Site {
   readonly runtime: Runtime
 }
 
-/** The way out of a sandbox beside none: the same client, once on the host and once in a sandbox, to the same server. */
+/** The egress proxy of a sandbox: the same client, once on the host and once in a sandbox, to the same server. */
 export async function egress(): Promise<Section> {
   const { server, origin, certificate } = await startServer()
   const guard = createEgress({ allow: [{ origin, private: true }], ca: certificate })
@@ -49,7 +49,7 @@ export async function egress(): Promise<Section> {
 }
 
 const notes = [
-  'A Node client, one request after the other, to an HTTPS server in another process of this machine, which answers with 700 bytes, over one connection unless said. “Direct” is the client on the host; the others run in a sandbox, whose only way out is the proxy: a tunnel end to end, or, for a host that is told a secret, one whose TLS ends at the proxy, which puts the secret in, asks the server over TLS of its own and looks through the answer. The clients take turns, and every round has a new process.',
+  'A Node client, one request after the other, to an HTTPS server in another process of this machine, which answers with 700 bytes, over one connection unless said. “Direct” is the client on the host; the others run in a sandbox, whose only way out is the proxy: a tunnel end to end, or, for a host that receives a secret, one whose TLS ends at the proxy, which puts the secret in, asks the server over TLS of its own and looks through the answer. The clients take turns, and every round has a new process.',
 ]
 
 async function startServer(): Promise<{ server: ChildProcess; origin: string; certificate: string }> {
@@ -66,11 +66,11 @@ async function startServer(): Promise<{ server: ChildProcess; origin: string; ce
 
 const names = ['direct', '**Gantry**, a tunnel', '**Gantry**, with a secret put in'] as const
 
-/** What is asked for, how often in a round, and over what. */
+/** The request, how often it is sent in a round, and the connection. */
 interface Sort {
   readonly name: string
   readonly requests: number
-  /** Time that the server takes. */
+  /** The server's response time. */
   readonly ms: number
   readonly keep: boolean
 }
@@ -81,7 +81,7 @@ const sorts: readonly Sort[] = [
   { name: 'connection of its own', requests: 60, ms: 0, keep: false },
 ]
 
-/** Each once a round, so that a busy moment of the machine meets all of them. */
+/** Runs each once a round, so that a busy moment of the machine affects all of them. */
 async function interleave(site: Site, sort: Sort): Promise<string[][]> {
   const times = names.map((): number[] => [])
   const code = client(site, sort)
@@ -100,7 +100,7 @@ async function interleave(site: Site, sort: Sort): Promise<string[][]> {
   })
 }
 
-/** Without a proxy in its environment it goes straight there. */
+/** Without a proxy in its environment the client connects directly. */
 function client({ origin, certificate }: Site, { requests, ms, keep }: Sort): string {
   return `
 const { getCACertificates, setDefaultCACertificates } = await import('node:tls')

@@ -7,10 +7,10 @@ import { figure, type Section } from './report.ts'
 
 const root = join(import.meta.dirname, '..')
 const measured = ['@gantry/core', '@gantry/client', 'gantry']
-/** The tree of a package with more than this is told by its number alone. */
+/** A tree of more packages than this is reported by their number alone. */
 const mostShown = 20
 
-/** What an installation of a package into an empty project brings: packages and bytes on disk. */
+/** Packages and bytes on disk of an installation into an empty project. */
 export async function installSize(): Promise<Section> {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-install-'))
   try {
@@ -57,7 +57,7 @@ interface Installed {
   readonly tree: string
 }
 
-/** Installs a package and whatever it needs; packages of ours come from their tarballs, others from the registry. */
+/** Installs a package and its dependencies; Gantry's packages come from their tarballs, others from the registry. */
 function install(folder: string, name: string, tarballs: ReadonlyMap<string, string>): Installed {
   const project = join(folder, `project-${name.replace(/\W/g, '-')}`)
   mkdirSync(project)
@@ -87,7 +87,7 @@ function install(folder: string, name: string, tarballs: ReadonlyMap<string, str
   }
 }
 
-/** What `npm ls` prints, without the folder of the project and where tarballs were. */
+/** The output of `npm ls`, without the paths of the project and the tarballs. */
 function treeText({ name, packages, tree }: Installed): string {
   const lines = tree
     .split('\n')

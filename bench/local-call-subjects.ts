@@ -7,7 +7,7 @@ import { importPeer } from './peers.ts'
 
 type Check = (value: unknown) => boolean
 
-/** Everything that makes the one call `math:add`, by name. */
+/** The subjects that make the call `math:add`, by name. */
 export const subjects: { readonly [name: string]: Setup } = {
   bare: () => (n) => add({ a: n, b: 3 }),
   ajv: async () => {

@@ -1,16 +1,14 @@
-// One MCP server in a process of its own; it says where it listens, and what it has used of a processor when asked.
+// One MCP server in a separate process; it prints its address, and its processor time on request.
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { toNodeHandler } from '@modelcontextprotocol/node'
 import { createMcpHandler, fromJsonSchema, McpServer } from '@modelcontextprotocol/server'
 import { createExecutor, demoTools } from 'gantry'
 import { executorHost, type McpHost } from '../packages/mcp/src/server/host.ts'
-import { anyOf } from '../packages/service/src/http/authentication/authenticator.ts'
-import { keyFileAuthenticator } from '../packages/service/src/http/authentication/key-file.ts'
+import { anyOf, keyFileAuthenticator } from '../packages/service/src/http/authentication/authenticator.ts'
 import { createHttpServer } from '../packages/service/src/http/server.ts'
 import type { Service } from '../packages/service/src/http/service.ts'
-import { createMcpHttpHandler } from '../packages/service/src/mcp/http-handler.ts'
-import { serviceHost } from '../packages/service/src/mcp/service-host.ts'
+import { createMcpHttpHandler, serviceHost } from '../packages/service/src/mcp/http-handler.ts'
 import { gantryService } from './service-gantry.ts'
 
 export type McpSubject = 'bare' | 'memory' | 'durable'
@@ -18,7 +16,7 @@ export type McpSubject = 'bare' | 'memory' | 'durable'
 const [subject = '', url = '', key = ''] = process.argv.slice(2)
 const nothing = (): void => undefined
 
-/** As the SDK's own pages have it: a server and its tool for each request, and nothing kept. */
+/** As in the SDK's documentation: a server and its tool for each request, without state. */
 async function bare(): Promise<string> {
   const numbers = { a: { type: 'number' }, b: { type: 'number' } }
   const inputSchema = fromJsonSchema({ type: 'object', properties: numbers, required: ['a', 'b'] })
@@ -39,11 +37,11 @@ async function bare(): Promise<string> {
 }
 
 async function gantry(host: McpHost, service: Service): Promise<string> {
-  const door = await createMcpHttpHandler({ host, version: '1.0.0', resource: { issuers: () => [] } })
+  const handler = await createMcpHttpHandler({ host, version: '1.0.0', resource: { issuers: () => [] } })
   const owner = { principal: 'bench', tenant: 'bench', permissions: ['*'] }
   const { authenticate } = anyOf([keyFileAuthenticator(key, owner)])
   const log = { debug: nothing, info: nothing, error: nothing }
-  const server = await createHttpServer({ service, log, authenticate, mounts: door.mounts })
+  const server = await createHttpServer({ service, log, authenticate, mounts: handler.mounts })
   return server.url
 }
 

@@ -2,7 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { Agent, request } from 'undici'
-import { newApiKey } from '../packages/service/src/config/key-file.ts'
+import { newApiKey } from '../packages/service/src/config/service-files.ts'
 import { startPostgres } from '../scripts/engines/postgres.ts'
 import type { McpSubject } from './mcp-process.ts'
 import { median } from './measure.ts'
@@ -17,12 +17,12 @@ interface Subject {
   readonly label: string
   readonly process: ChildProcess
   readonly call: (n: number) => Promise<void>
-  /** What one call used of a processor, in microseconds, and how many ended in a second, for each round. */
+  /** Processor time of one call in microseconds, and calls per second, for each round. */
   readonly used: number[]
   readonly perSecond: number[]
 }
 
-/** `tools/call` of 2026-07-28 over HTTP, beside a server that is nothing but the SDK. */
+/** `tools/call` of 2026-07-28 over HTTP, compared with a server that uses only the SDK. */
 export async function mcp(): Promise<Section> {
   const postgres = await startPostgres({ settings: { max_connections: 200 } })
   const agent = new Agent({ connections: callers })
@@ -45,7 +45,7 @@ export async function mcp(): Promise<Section> {
     for (const subject of subjects) await turn(subject, calls)
     for (let round = 0; round < rounds; round += 1) {
       progress(`mcp: round ${round + 1} of ${rounds}`)
-      // Forth and back, so that none always comes after the same one.
+      // Alternate the order, so that no subject always follows the same one.
       for (const subject of round % 2 === 0 ? subjects : subjects.toReversed()) {
         const { used, perSecond } = await turn(subject, calls)
         subject.used.push(used)
@@ -102,7 +102,7 @@ interface Asked {
   readonly headers: { readonly [name: string]: string }
 }
 
-/** Makes one call after the other, and sees that each is answered. */
+/** Makes one call after the other, and checks each response. */
 function callerOf(
   ask: (n: number) => Asked,
   { url, key, agent }: { readonly url: string; readonly key: string; readonly agent: Agent },

@@ -1,10 +1,10 @@
 /** Something to measure: call number `n` of it, awaited when it is a promise. */
 export type Run = (n: number) => unknown
 
-/** Makes a subject ready; throws when it cannot be measured here. */
+/** Prepares a subject; throws when it cannot be measured here. */
 export type Setup = () => Run | Promise<Run>
 
-/** The value below which a share of the sorted values lies. */
+/** A quantile of sorted values. */
 export function quantile(values: ArrayLike<number>, share: number): number {
   const sorted = Float64Array.from(values).sort()
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN
@@ -32,7 +32,7 @@ export async function timeSingles(run: Run, calls: number): Promise<Float64Array
   return times
 }
 
-/** Calls until the time is over, so that the code is compiled before it counts; gives the calls that fill `batchMs`. */
+/** Calls until the time has passed, so that the code is compiled before it counts; returns how many calls fill `batchMs`. */
 export async function warmUp(run: Run, ms: number, batchMs: number): Promise<number> {
   const end = performance.now() + ms
   let perCall = Number.POSITIVE_INFINITY
@@ -56,7 +56,7 @@ export async function allocatedBytes(run: Run, calls: number): Promise<number> {
   return median(values)
 }
 
-/** Bytes that live after a full collection, typed arrays included, because an index may keep everything in them. */
+/** Live bytes after a full collection, including typed arrays, which an index may use for everything. */
 export function liveBytes(): number {
   collectGarbage()
   collectGarbage()

@@ -5,7 +5,7 @@ import { figure, type Section } from './report.ts'
 
 const operations = 1_000
 
-/** How long a document of a thousand operations takes. */
+/** The time to import a document of a thousand operations. */
 export async function openapiImport(): Promise<Section> {
   progress('openapi-import')
   const text = JSON.stringify(document())
@@ -30,7 +30,7 @@ export async function openapiImport(): Promise<Section> {
   return { title: 'Importing an OpenAPI document', tables: [{ head, rows }], notes }
 }
 
-/** Paths, parameters, bodies and shared schemas as a large provider has them. */
+/** Paths, parameters, bodies and shared schemas like those of a large provider. */
 function document(): object {
   const schemas = Object.fromEntries(Array.from({ length: 300 }, (_, n) => [`Model${n}`, model(n)]))
   const paths = Object.fromEntries(Array.from({ length: operations / 2 }, (_, n) => [`/things${n}/{id}`, path(n)]))

@@ -14,7 +14,7 @@ export function pageText(sections: readonly Section[]): string {
       )}. The run itself keeps about one processor busy; the rest is others, who slow what is measured. The same code has given medians twice as high from one run to the next here, whatever the load average said; a target that is met by less than that is not met for certain.`,
     `- Node ${process.version}, V8 ${process.versions.v8}`,
     `- Date: ${new Date().toISOString().slice(0, 10)}`,
-    '- Command: `npm run bench`; one part alone: `npm run bench -- local-call`',
+    '- Command: `npm run bench`; one part alone: `npm run bench -- local-call`, with `--write` into this page',
   ]
   return `# Benchmarks
 
@@ -25,4 +25,14 @@ ${facts.join('\n')}
 
 ${sections.map(sectionText).join('\n\n')}
 `
+}
+
+/** The page with these sections in place of those of the same titles; a section that the page does not have is its last. */
+export function withSections(page: string, sections: readonly Section[]): string {
+  const parts = page.trimEnd().split(/\n\n(?=## )/)
+  for (const section of sections) {
+    const at = parts.findIndex((part) => part.split('\n')[0] === `## ${section.title}`)
+    parts.splice(at === -1 ? parts.length : at, at === -1 ? 0 : 1, sectionText(section))
+  }
+  return `${parts.join('\n\n')}\n`
 }

@@ -5,11 +5,11 @@ import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-/** Packages that are measured beside ours, in a folder of the user's cache: no dependency of the repository. */
+/** Packages to compare with, in a folder of the user's cache: not dependencies of the repository. */
 export interface PeerFolder {
-  /** Installs them, once for each list of versions; says so when it cannot. */
+  /** Installs them, once for each list of versions; reports a failure. */
   install(): void
-  /** Imports one of them, or a package that came with it; what it exports is for the caller to name. */
+  /** Imports one of them, or one of its dependencies; the caller declares the type of its exports. */
   load<T>(name: string): Promise<T>
 }
 
@@ -28,7 +28,7 @@ export function peerFolder(versions: { readonly [name: string]: string }, megaby
         console.error('bench: npm could not install the peers; the tables will name them as not measured.')
         return
       }
-      // A file of its own, so that names resolve from this folder; written last, it also marks the install as whole.
+      // A file in this folder, so that names resolve from it; written last, it also marks the install as complete.
       writeFileSync(loader, 'export const load = (name) => import(name)\n')
     },
     async load<T>(name: string) {

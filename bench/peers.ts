@@ -11,5 +11,5 @@ export const peerVersions = {
   zod: '4.6.7',
 } as const
 
-/** What a call, a catalog and a chain are measured beside. */
+/** The projects that a call, a catalog and a chain are compared with. */
 export const { install: installPeers, load: importPeer } = peerFolder(peerVersions, 90)

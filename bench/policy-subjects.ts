@@ -18,10 +18,10 @@ const mixed: readonly Rule[] = numbers.map((index): Rule => {
   return index % 11 === 0 ? { ask: pattern, ...common } : { allow: pattern, ...common }
 })
 
-/** Each about everything, for one caller. */
+/** Rules that each apply to all tools, for one caller. */
 const personal: readonly Rule[] = numbers.map((index) => ({ allow: '*', to: `user-${index}` }))
 
-/** The worst there is: all of them about the same call, each with a look at its arguments. */
+/** The worst case: all rules apply to the same call, each with a condition on its arguments. */
 const alike: readonly Rule[] = numbers.map((index) => ({ deny: 'ns7:*', when: { '/amount': { is: -index - 1 } } }))
 
 /** Different calls, so that no branch is always the same. */
@@ -31,11 +31,16 @@ const requests: readonly PolicyRequest[] = numbers.map((index) => ({
     principal: `user-${(index * 7) % count}`,
     tenant: `tenant-${index % 60}`,
     permissions: [],
-    roles: [`role-${index % 40}`, 'everybody'],
+    roles: [`role-${index % 40}`, 'everyone'],
   },
   tool: {
-    ...{ namespace: `ns${index % 100}`, name: `tool${index % 10}`, version: '1.0.0', description: 'A tool.' },
-    ...{ inputSchema: { type: 'object' }, backends: [{ kind: 'local' }], effect: 'read' },
+    namespace: `ns${index % 100}`,
+    name: `tool${index % 10}`,
+    version: '1.0.0',
+    description: 'A tool.',
+    inputSchema: { type: 'object' },
+    backends: [{ kind: 'local' }],
+    effect: 'read',
   },
   args: { amount: index },
 }))
@@ -44,7 +49,7 @@ function requestOf(n: number): PolicyRequest {
   return requests[n % count] as PolicyRequest
 }
 
-/** One after the other, as one would write it first. */
+/** A linear search, as the simplest implementation. */
 function scanning(list: readonly Rule[]): Setup {
   return () => {
     const compiled = list.flatMap((rule, index) => readRule(rule, index, []) ?? [])
@@ -74,7 +79,7 @@ function calling(policy: Parameters<typeof createExecutor>[0]): Setup {
     const run = ({ amount = 0 }: { amount?: number }): number => amount + 1
     const tool = defineTool({ namespace: 'ns8', name: 'tool3', description: 'Adds.', inputSchema, run })
     const executor = createExecutor({ tools: [tool], ...policy })
-    // A call that is denied makes an error, which costs more than its decision.
+    // A denied call creates an error, which costs more than the decision.
     for (const amount of [0, 500, 999]) await executor.check('ns8:tool3', { amount })
     return (n) => executor.run('ns8:tool3', { amount: n % count })
   }

@@ -3,7 +3,7 @@ import { peerFolder } from './peer-folder.ts'
 /** Exact versions, so that two runs compare like with like. */
 export const queueVersions = { 'graphile-worker': '0.18.0', pg: '8.23.1', bullmq: '6.7.0', ioredis: '6.0.0' } as const
 
-/** Queues that the service is measured beside; installed when it is measured. */
+/** Queues that the service is compared with; installed for the measurement. */
 export const queuePeers = peerFolder(queueVersions, 30)
 
 /** The parts of graphile-worker that are used here. */
@@ -19,10 +19,10 @@ interface Graphile {
   readonly runOnce: (options: object, tasks: { readonly [name: string]: (payload: never) => unknown }) => Promise<void>
 }
 
-/** A queue in which jobs wait before anybody works on them. */
+/** A queue in which jobs wait before a worker starts. */
 export interface Backlog {
   add(count: number): Promise<void>
-  /** Works until nothing waits; `done` hears of each job: that it ran here, that its outcome is durable with us. */
+  /** Works until the queue is empty. `done` is called for each job: when it ran here, when its outcome is durable for Gantry. */
   drain(count: number, done: (count: number) => void): Promise<void>
   close(): Promise<void>
 }

@@ -4,8 +4,9 @@ export interface Rate {
 }
 
 /**
- * Milliseconds of each call. Calls begin at their time, whether or not those before have ended, and their time counts
- * from then: who is slow cannot hide it by being asked less. A timer may be a little early; then it counts from there.
+ * Milliseconds of each call. Calls start on schedule, whether or not earlier ones have ended, and are timed from their
+ * scheduled start, so that a slow subject cannot hide by receiving fewer calls. If a timer fires early, the call is
+ * timed from then.
  */
 export async function callAtRate(call: (n: number) => Promise<unknown>, rate: Rate): Promise<readonly number[]> {
   const times = new Array<number>(rate.perSecond * rate.seconds)

@@ -8,7 +8,7 @@ export interface Table {
 export interface Section {
   readonly title: string
   readonly tables: readonly Table[]
-  /** What a program printed, shown as it is. */
+  /** Output of a program, shown verbatim. */
   readonly text?: string
   readonly notes: readonly string[]
 }

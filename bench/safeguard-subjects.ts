@@ -3,7 +3,7 @@ import type { Setup } from './measure.ts'
 
 const work = (n: number): number => n + 1
 
-/** What each safeguard adds to a function that does next to nothing. */
+/** The overhead of each safeguard on a trivial function. */
 export const subjects: { readonly [name: string]: Setup } = {
   bare: () => work,
   breaker: () => {

@@ -23,7 +23,7 @@ const python: Program = { kind: 'code', language: 'python', code: 'print(6*7)' }
 const javascript: Program = { kind: 'code', language: 'javascript', code: 'return 6*7' }
 const nothing: Program = { kind: 'argv', argv: ['/bin/true'] }
 
-/** Sandboxes beside the raw tools they are made of: cold, waiting, in WebAssembly, many of them, and what one holds. */
+/** Sandboxes compared with the raw tools they use: cold, warm, in WebAssembly, many at a time, and their memory. */
 export async function sandboxes(): Promise<Section> {
   const head = ['fresh sandbox, one program', 'p50 ms', 'p5 ms', 'p95 ms', 'to raw', 'target']
   const processes = await inProcesses()
@@ -80,13 +80,13 @@ const notes = [
 interface Subject {
   readonly work: () => Promise<unknown>
   readonly target?: string
-  /** Place of the row it is compared with. */
+  /** Index of the row it is compared with. */
   readonly beside?: number
 }
 
 const rounds = 30
 
-/** Each subject once a round, so that a busy moment of the machine meets all of them. */
+/** Runs each subject once a round, so that a busy moment of the machine affects all of them. */
 async function interleave(subjects: { readonly [name: string]: Subject }): Promise<string[][]> {
   const list = Object.entries(subjects)
   const times = list.map((): number[] => [])
@@ -114,10 +114,10 @@ async function fresh(runtime: Runtime, program: Program): Promise<void> {
   await sandbox.dispose()
 }
 
-/** Long enough for an interpreter to have started and come to rest. */
+/** Long enough for an interpreter to start and become idle. */
 const idleMs = 150
 
-/** Time from the moment a program is there to its result, in a sandbox that has waited long enough to be idle. */
+/** Time from the request to its result, in a warm sandbox that has become idle. */
 function waiting(runtime: Runtime, program: Program): () => Promise<number> {
   return async () => {
     const sandbox = await runtime.open({ limits, network: 'none', language: 'python' }, never)
@@ -131,9 +131,28 @@ function waiting(runtime: Runtime, program: Program): () => Promise<number> {
 }
 
 const rawArguments = [
-  ...['--unshare-all', '--die-with-parent', '--new-session', '--ro-bind', '/usr', '/usr'],
-  ...['--symlink', 'usr/bin', '/bin', '--symlink', 'usr/lib', '/lib', '--symlink', 'usr/lib64', '/lib64'],
-  ...['--proc', '/proc', '--dev', '/dev', '--tmpfs', '/tmp', '/bin/true'],
+  '--unshare-all',
+  '--die-with-parent',
+  '--new-session',
+  '--ro-bind',
+  '/usr',
+  '/usr',
+  '--symlink',
+  'usr/bin',
+  '/bin',
+  '--symlink',
+  'usr/lib',
+  '/lib',
+  '--symlink',
+  'usr/lib64',
+  '/lib64',
+  '--proc',
+  '/proc',
+  '--dev',
+  '/dev',
+  '--tmpfs',
+  '/tmp',
+  '/bin/true',
 ]
 
 function rawBubblewrap(): Promise<void> {
@@ -166,7 +185,7 @@ async function throughput(runtime: Runtime): Promise<string[][]> {
   return [['fresh `process` sandboxes a second and core', figure(count / seconds / cores)]]
 }
 
-/** Memory of sandboxes that wait, as the kernel shares it out among the processes of each. */
+/** Proportional set size (PSS) of warm sandboxes. */
 async function idleMemory(runtime: Runtime): Promise<string[][]> {
   const rows: string[][] = []
   for (const language of [undefined, 'python', 'javascript']) {

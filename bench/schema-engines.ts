@@ -1,5 +1,5 @@
 /**
- * Measures our JSON Schema engine beside others and prints a table in Markdown.
+ * Compares our JSON Schema engine with others and prints a Markdown table.
  * `node bench/schema-engines.ts` installs the others into a temporary folder; needs the test suite in ../shared/data.
  */
 import { execFileSync, spawnSync } from 'node:child_process'
@@ -153,7 +153,7 @@ function ignoreErrors(run: () => void): void {
   try {
     run()
   } catch {
-    // A document of another draft than the engine knows.
+    // A document of a draft that the engine does not support.
   }
 }
 
@@ -224,7 +224,7 @@ async function timeCheck(engine: Engine, schema: Schema, values: readonly unknow
   return best
 }
 
-/** Whether compiling makes code from text. */
+/** Whether compiling evaluates generated code. */
 async function generatesCode(engine: Engine): Promise<boolean> {
   const original = globalThis.Function
   let used = false

@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import { admit } from '../packages/service/src/admission/admit.ts'
 import type { LoadedConfig } from '../packages/service/src/config/config.ts'
 import { defaultSettings, type Role, type ServiceSettings } from '../packages/service/src/config/service-settings.ts'
+import { createSnapshot } from '../packages/service/src/config/snapshots.ts'
 import { createBus } from '../packages/service/src/observe/bus.ts'
-import { createSnapshot } from '../packages/service/src/serve/create-snapshot.ts'
 import { type RunningService, startService } from '../packages/service/src/serve/start.ts'
-import { createCallIds } from '../packages/service/src/storage/calls/call-id.ts'
+import { createCallIds } from '../packages/service/src/storage/calls/call-facts.ts'
 import { sqlCallStore } from '../packages/service/src/storage/calls/sql.ts'
 import { connectStorage, type OpenedStorage } from '../packages/service/src/storage/connect-storage.ts'
 import type { Database, Row } from '../packages/service/src/storage/databases/database.ts'
@@ -24,16 +24,21 @@ export interface GantryOptions {
   readonly audit?: string
 }
 
-/** The parts of a service, as `gantry serve` puts them together, without its door. */
+/** The parts of a service as `gantry serve` wires them, without the HTTP server. */
 async function open({ url, slots, audit = 'sealed' }: GantryOptions, roles: readonly Role[]) {
   const data = mkdtempSync(join(tmpdir(), 'gantry-bench-'))
   const remove = (): void => rmSync(data, { recursive: true, force: true })
-  // Whoever is ended from outside leaves nothing behind either.
+  // Remove the data on a signal as well.
   process.once('exit', remove)
   const database = url === undefined ? {} : { databaseUrl: url }
   const settings: ServiceSettings = { ...defaultSettings, ...database, data, roles, slots, logLevel: 'silent' }
   const loaded: LoadedConfig = {
-    ...{ file: undefined, options: {}, service: settings, builtins: true, demo: true, warnings: [] },
+    file: undefined,
+    options: {},
+    service: settings,
+    builtins: true,
+    demo: true,
+    warnings: [],
   }
   const storage = await connectStorage(settings, () => {})
   const bus = createBus()
@@ -43,7 +48,10 @@ async function open({ url, slots, audit = 'sealed' }: GantryOptions, roles: read
     loaded,
     start: (): Promise<RunningService> =>
       startService({
-        ...{ settings, bus, database: withAudit(storage.database, audit), files: storage.files },
+        settings,
+        bus,
+        database: withAudit(storage.database, audit),
+        files: storage.files,
         snapshot: async (additions) => createSnapshot(loaded, additions, bus),
         callbackKey: async () => undefined,
       }),
@@ -54,7 +62,7 @@ async function open({ url, slots, audit = 'sealed' }: GantryOptions, roles: read
   }
 }
 
-/** A database to which less of the audit record goes, by leaving it out of the statements. */
+/** A database that omits parts of the audit log from the statements. */
 function withAudit(database: Database, audit: string): Database {
   if (audit === 'sealed') return database
   const leaveOut = createLeaveOut(audit === 'unaudited')
@@ -67,7 +75,7 @@ function withAudit(database: Database, audit: string): Database {
   }
 }
 
-/** Of an insert into the record only its select is left, which nobody reads and so the database does not do. */
+/** Reduces an insert into the audit log to its unused select, which the database skips. */
 function createLeaveOut(rows: boolean): (sql: string) => string {
   const known = new Map<string, string>()
   return (sql) => {
@@ -78,7 +86,7 @@ function createLeaveOut(rows: boolean): (sql: string) => string {
   }
 }
 
-/** Calls handed in before a worker starts. */
+/** Calls submitted before a worker starts. */
 export async function gantryBacklog(options: GantryOptions): Promise<Backlog> {
   const { storage, bus, loaded, start, close } = await open(options, ['worker'])
   return {
@@ -101,7 +109,7 @@ export async function gantryBacklog(options: GantryOptions): Promise<Backlog> {
 
 const perStatement = 1_000
 
-/** Hands in calls as the API does, but many at a time. */
+/** Submits calls as the API does, but many at a time. */
 async function adder({ database }: OpenedStorage, loaded: LoadedConfig): Promise<(count: number) => Promise<void>> {
   const { executor } = createSnapshot(loaded, { audit: { write: () => undefined }, tools: [] }, createBus())
   const store = sqlCallStore(database)
@@ -117,12 +125,12 @@ async function adder({ database }: OpenedStorage, loaded: LoadedConfig): Promise
   }
 }
 
-/** A service in all its roles, for a door. */
+/** A service in all its roles, for the HTTP server. */
 export async function gantryService(options: GantryOptions): Promise<Pick<RunningService, 'service'>> {
   return (await open(options, ['api', 'worker', 'relay'])).start()
 }
 
-/** A service in all its roles, called where its doors call it. */
+/** A service in all its roles, called as the HTTP routes call it. */
 export async function gantryCaller(options: GantryOptions): Promise<Caller> {
   const { start, close } = await open(options, ['api', 'worker', 'relay'])
   const running = await start()

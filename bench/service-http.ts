@@ -10,7 +10,7 @@ import type { Caller } from './queue-peers.ts'
 const command = join(import.meta.dirname, '..', 'packages', 'gantry', 'bin', 'gantry.mjs')
 const startMs = 30_000
 
-/** `gantry serve` in a process of its own, called over HTTP. */
+/** `gantry serve` in a separate process, called over HTTP. */
 export async function httpCaller({ url, slots }: { readonly url: string; readonly slots: number }): Promise<Caller> {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-bench-'))
   const own = { GANTRY_DATA: join(folder, 'data'), GANTRY_PORT: '0', GANTRY_LOG: 'warn' }

@@ -1,4 +1,4 @@
-// One queue or service in a process of its own; it does what its argument says, and answers.
+// One queue or service in a separate process; its argument is the order, and it prints the measurement.
 import { quantile } from './measure.ts'
 import { type Backlog, bullmqCaller, type Caller, graphileBacklog } from './queue-peers.ts'
 import { callAtRate } from './rate.ts'
@@ -13,7 +13,7 @@ export type ServiceOrder =
   | { readonly kind: 'drain'; readonly subject: Drainer; readonly url: string; readonly count: number }
   | { readonly kind: 'depth'; readonly url: string; readonly count: number }
   | { readonly kind: 'memory'; readonly url: string; readonly count: number }
-  /** Stays, and makes calls whenever it hears `turn`. */
+  /** Keeps running, and makes calls on each message `turn`. */
   | {
       readonly kind: 'rate'
       readonly subject: Answerer
@@ -41,7 +41,7 @@ export interface Tenth {
   readonly residentBytes: number
 }
 
-/** After each tenth of the calls but the first, in which there is a start. */
+/** Measured after each tenth of the calls except the first, which includes the start. */
 export interface MemoryFigures {
   readonly tenths: readonly Tenth[]
 }
@@ -61,7 +61,7 @@ export type ServiceAnswer = DrainFigures | MemoryFigures | TimeFigures | TurnFig
 
 /** As many at a time as graphile-worker's own performance test has in one process. */
 const slots = 24
-/** BullMQ and we alike. */
+/** Concurrency of BullMQ and of Gantry. */
 const callSlots = 64
 const warmCalls = 3_000
 const warmMs = 3_000
@@ -85,7 +85,7 @@ function failure(error: unknown): ServiceAnswer {
   return { failed: error instanceof Error ? error.message : String(error) }
 }
 
-/** Some calls first, so that code is warm. */
+/** Warm-up calls. */
 async function drain({ subject, url, count }: Extract<ServiceOrder, { kind: 'drain' }>): Promise<DrainFigures> {
   const backlog = await backlogOf(subject, url)
   await backlog.add(warmCalls)
@@ -97,7 +97,7 @@ async function drain({ subject, url, count }: Extract<ServiceOrder, { kind: 'dra
   return { perSecond: watch.perSecond() }
 }
 
-/** Times the calls after the first tenth, because a start is in that. */
+/** Times the calls after the first tenth, which includes the start. */
 function stopwatch(count: number) {
   const first = Math.floor(count / 10)
   let since = 0
@@ -116,7 +116,7 @@ function backlogOf(subject: Drainer, url: string): Promise<Backlog> {
   return gantryBacklog({ url, slots, audit: subject === 'gantry' ? 'sealed' : subject.slice('gantry '.length) })
 }
 
-/** So many calls wait all the time: as many are added as are done. */
+/** Keeps the number of waiting calls constant: adds as many as are completed. */
 async function depth({ url, count }: Extract<ServiceOrder, { kind: 'depth' }>): Promise<DrainFigures> {
   const backlog = await gantryBacklog({ url, slots })
   await backlog.add(count)
@@ -155,7 +155,7 @@ function callerOf(subject: Answerer, url: string, password: string): Promise<Cal
   return gantryCaller({ url: subject === 'gantry embedded' ? undefined : url, slots: callSlots })
 }
 
-/** One turn to warm up, then one for each `turn` that it hears; ends with its parent or when it hears `end`. */
+/** One warm-up turn, then one for each message `turn`; ends with its parent or on the message `end`. */
 async function takeTurns({ subject, url, password, ...rate }: RateOrder): Promise<TurnFigures> {
   const caller = await callerOf(subject, url, password)
   const turn = async (): Promise<TurnFigures> => ({ times: await callAtRate(caller.call, rate) })
@@ -169,7 +169,7 @@ async function takeTurns({ subject, url, password, ...rate }: RateOrder): Promis
 
 type RateOrder = Extract<ServiceOrder, { kind: 'rate' }>
 
-/** So many callers, each of whom makes his next call when the one before has ended. */
+/** The given number of callers, each of which makes its next call when the previous one has ended. */
 async function callers(order: Extract<ServiceOrder, { kind: 'callers' }>): Promise<TimeFigures> {
   const { subject, url, callers, seconds } = order
   const caller = await callerOf(subject, url, '')

@@ -20,7 +20,7 @@ export interface Outcome<F> {
   readonly failed: string | undefined
 }
 
-/** One order after the other, each in a new process, in rounds, so that a busy moment of the machine meets all of them. */
+/** Runs one order after the other in rounds, each in a new process, so that a busy moment of the machine affects all. */
 export async function interleave<F>(server: string, orders: readonly Named[], rounds: number): Promise<Outcome<F>[]> {
   const found = orders.map(({ name }) => ({ name, figures: [] as F[], failed: undefined as string | undefined }))
   for (let round = 0; round < rounds; round += 1) {
@@ -45,7 +45,7 @@ export interface Turned {
   readonly failed: string | undefined
 }
 
-/** A process for each order, all of them alive; one works at a time, in short turns. */
+/** A process for each order, all running; one works at a time, in short turns. */
 export async function alternate(server: string, orders: readonly Named[], turns: number): Promise<Turned[]> {
   const found = orders.map(({ name }) => ({ name, times: [] as number[], failed: undefined as string | undefined }))
   const subjects: Subject[] = []
@@ -54,14 +54,14 @@ export async function alternate(server: string, orders: readonly Named[], turns:
       progress(`service: warming up ${plain(name)}`)
       const subject = await startSubject(server, order)
       subjects.push(subject)
-      hear(found[index], await subject.answer(), false)
+      record(found[index], await subject.answer(), false)
     }
     for (let turn = 0; turn < turns; turn += 1) {
       progress(`service: round trips, turn ${turn + 1} of ${turns}`)
       for (const [index, subject] of subjects.entries()) {
         if (found[index]?.failed !== undefined) continue
         subject.tell('turn')
-        hear(found[index], await subject.answer(), true)
+        record(found[index], await subject.answer(), true)
       }
     }
     return found
@@ -73,7 +73,7 @@ export async function alternate(server: string, orders: readonly Named[], turns:
   }
 }
 
-function hear(
+function record(
   one: { times: number[]; failed: string | undefined } | undefined,
   answer: ServiceAnswer,
   counts: boolean,
@@ -89,7 +89,7 @@ function plain(name: string): string {
 
 /** A process that measures, as seen from outside. */
 interface Subject {
-  /** What it says next. */
+  /** Its next message. */
   answer(): Promise<ServiceAnswer>
   tell(word: 'turn' | 'end'): void
   /** Waits for its end, and removes its database. */

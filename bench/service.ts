@@ -9,7 +9,7 @@ import { alternate, interleave, type Named, type Outcome } from './service-run.t
 const rounds = 5
 const turns = 15
 
-/** A queue on PostgreSQL, a call that is waited for, and the embedded database, beside what others use for it. */
+/** A queue on PostgreSQL, a round trip, and the embedded database, compared with other queues. */
 export async function service(): Promise<Section> {
   queuePeers.install()
   const postgres = await startPostgres({ settings: { max_connections: 200 } })
@@ -21,7 +21,7 @@ export async function service(): Promise<Section> {
   }
 }
 
-/** Up to a million calls that wait: what each costs, and what is held in memory meanwhile. */
+/** Up to a million waiting calls: the cost of each, and the memory used meanwhile. */
 export async function serviceDepth(): Promise<Section> {
   const postgres = await startPostgres()
   try {
@@ -38,7 +38,7 @@ export async function serviceDepth(): Promise<Section> {
 const notes = [
   `Durable: PostgreSQL with fsync and synchronous commit, as it is installed. The jobs are there before a worker starts; each subject is one process with 24 slots, by turns, ${rounds} rounds; a start and the first tenth of the jobs are not counted. The ratios are medians over the rounds.`,
   'Gantry: `demo:add` through the whole pipeline, with the start and the end on the audit record, the attempt, the fence and a result that stays. graphile-worker runs a function and deletes the job; it keeps no result and no record. Plain is its default; its localQueue is as in its own performance test (size 500, completions batched).',
-  'Round trip: 500 calls a second begin at their time, whether or not those before have ended; from then until the one who made it has the outcome. Gantry waits for the disk once, for the call and its outcome together, because the tool only reads and its caller waits; for another tool it would twice. BullMQ: `add` and `waitUntilFinished`. Redis usually writes its log to disk every second, so that no call waits for the disk and a crash can lose a second; the second row has it written before each answer, as ours is. All take turns of two seconds. Each is one process with API and worker, 64 slots; over HTTP the service is another process.',
+  'Round trip: 500 calls a second begin at their time, whether or not those before have ended; measured from then until the caller has the outcome. Gantry waits for the disk once, for the call and its outcome together, because the tool only reads and its caller waits; for another tool it would twice. BullMQ: `add` and `waitUntilFinished`. Redis usually writes its log to disk every second, so that no call waits for the disk and a crash can lose a second; the second row has it written before each answer, as ours is. All take turns of two seconds. Each is one process with API and worker, 64 slots; over HTTP the service is another process.',
   'Embedded: PGlite in the process, every commit on disk; 64 callers, each of whom waits for one call after the other.',
 ]
 
@@ -46,7 +46,7 @@ function medianOf<F>({ figures }: Outcome<F>, read: (one: F) => number): number 
   return median(figures.map(read))
 }
 
-/** The median of what each round gave: two that ran one after the other had the same machine. */
+/** The median of the ratios of each round: two consecutive runs had the same load on the machine. */
 function roundRatio<F>(one: Outcome<F>, other: Outcome<F> | undefined, read: (figures: F) => number): string {
   if (other === undefined) return ''
   const pairs = one.figures.flatMap((mine, round) => {

@@ -7,7 +7,7 @@ const labels: { readonly [name: string]: string } = {
   stream: '`gantry.stream`',
 }
 
-/** What one event of a stream costs beside the generator that makes it. */
+/** The cost of one event of a stream, compared with the generator that yields it. */
 export async function stream(): Promise<Section> {
   const measured = await measureSubjects('stream-subjects.ts', Object.keys(labels), { rounds: 15, calls: 20 })
   const bare = p50Of(measured, 'bare')

@@ -1,10 +1,10 @@
-// One subject in a process of its own, so that no library slows another by what it loads; it works when it is told to.
+// One subject in a separate process, so that no library slows another by its imports; it measures on command.
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { allocatedBytes, median, quantile, type Run, type Setup, timeBatch, timeSingles, warmUp } from './measure.ts'
 import type { Answer, Order } from './subjects.ts'
 
-/** A processor that was idle is slow at first; this long is worked before anything counts. */
+/** Warm-up time, because an idle processor is slow at first. */
 const leadMs = 60
 
 const [module = '', name = ''] = process.argv.slice(2)

@@ -3,11 +3,11 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { progress } from './progress.ts'
 
-/** What a subject's process is told to do. */
+/** A command to a subject's process. */
 export type Order =
   | { readonly kind: 'warm'; readonly ms: number; readonly batchMs: number }
   | { readonly kind: 'turn'; readonly batches: number }
-  /** Asks for p50, p5 and p99 of all turns so far, in microseconds a call. */
+  /** Requests p50, p5 and p99 of all turns so far, in microseconds per call. */
   | { readonly kind: 'summary' }
   | { readonly kind: 'allocated'; readonly calls: number }
 
@@ -15,13 +15,13 @@ export type Answer = { readonly values: readonly number[] } | { readonly failed:
 
 interface Figures {
   readonly p50: number
-  /** Of the fastest batches, which the machine disturbed least; most collections are not in it. */
+  /** The fastest batches, which the machine disturbed least; without most collections. */
   readonly p5: number
   readonly p99: number
   readonly bytes: number
 }
 
-/** What was measured of one subject: microseconds and bytes a call, or why nothing was. */
+/** The measurement of one subject: microseconds and bytes per call, or why there is none. */
 export type Measured = (Figures & { readonly name: string }) | { readonly name: string; readonly failed: string }
 
 export interface Effort {
@@ -29,7 +29,7 @@ export interface Effort {
   /** Batches of one subject before the next has its turn. */
   readonly batches: number
   readonly warmMs: number
-  /** Shorter than the time slice of a scheduler, so that a busy machine spoils some batches and not all. */
+  /** Shorter than a scheduler's time slice, so that a busy machine affects some batches and not all. */
   readonly batchMs: number
   /** Calls over which allocation is measured. */
   readonly calls: number
@@ -41,7 +41,7 @@ const roomy = ['--expose-gc', '--min-semi-space-size=256', '--max-semi-space-siz
 
 /**
  * Measures subjects of a module side by side: one process each, in rounds A, B, C, A, B, C, so that a busy moment of
- * the machine falls on all of them alike. Only one works at a time.
+ * the machine affects all of them. Only one works at a time.
  */
 export async function measureSubjects(
   module: string,
@@ -93,7 +93,7 @@ async function outcome(module: string, subject: Subject, calls: number): Promise
   }
 }
 
-/** A subject's process as seen from outside; once it has failed it stays so, and answers nothing. */
+/** The parent's view of a subject's process; after a failure it stays failed and does not answer. */
 class Subject {
   readonly name: string
   readonly #child: ChildProcess
@@ -124,8 +124,8 @@ class Subject {
   }
 
   async #answer(): Promise<readonly number[]> {
-    const heard = once(this.#child, 'message').then(([message]) => message as Answer)
-    const answer = await Promise.race([heard, this.#gone])
+    const received = once(this.#child, 'message').then(([message]) => message as Answer)
+    const answer = await Promise.race([received, this.#gone])
     if ('values' in answer) return answer.values
     this.failed = answer.failed
     return []

@@ -5,8 +5,8 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { type DefinedTool, defineTool } from '../packages/core/src/index.ts'
 import type { LoadedConfig } from '../packages/service/src/config/config.ts'
 import { defaultSettings, type ServiceSettings } from '../packages/service/src/config/service-settings.ts'
+import { createSnapshot } from '../packages/service/src/config/snapshots.ts'
 import { createBus } from '../packages/service/src/observe/bus.ts'
-import { createSnapshot } from '../packages/service/src/serve/create-snapshot.ts'
 import { startService } from '../packages/service/src/serve/start.ts'
 import { connectStorage } from '../packages/service/src/storage/connect-storage.ts'
 import type { Database } from '../packages/service/src/storage/databases/database.ts'
@@ -24,7 +24,7 @@ const quiet = { principal: 'quiet', tenant: 'quiet', permissions: ['*'] }
 const noisy = JSON.stringify({ principal: 'noisy', tenant: 'noisy', permissions: ['*'] })
 const never = new AbortController().signal
 
-/** A tenant with a few calls, alone and beside one with ten thousand that wait. */
+/** A tenant with a few calls, alone and next to one with ten thousand waiting calls. */
 export async function tenants(): Promise<Section> {
   const rows: string[][] = []
   for (const ms of [20, 50, 100]) {
@@ -50,10 +50,18 @@ async function measure(ms: number) {
   const postgres = await startPostgres()
   const data = mkdtempSync(join(tmpdir(), 'gantry-bench-'))
   const settings: ServiceSettings = {
-    ...{ ...defaultSettings, databaseUrl: postgres.url, data, slots, logLevel: 'silent' },
+    ...defaultSettings,
+    databaseUrl: postgres.url,
+    data,
+    slots,
+    logLevel: 'silent',
   }
   const loaded: LoadedConfig = {
-    ...{ file: undefined, options: { tools: [waits(ms)] }, service: settings, builtins: false, demo: false },
+    file: undefined,
+    options: { tools: [waits(ms)] },
+    service: settings,
+    builtins: false,
+    demo: false,
     warnings: [],
   }
   const { database, files } = await connectStorage(settings, () => {})
@@ -63,7 +71,11 @@ async function measure(ms: number) {
     if (tenant === 'noisy') others += 1
   })
   const { service, stop } = await startService({
-    ...{ settings, bus, database, files, callbackKey: async () => undefined },
+    settings,
+    bus,
+    database,
+    files,
+    callbackKey: async () => undefined,
     snapshot: async (additions) => createSnapshot(loaded, additions, bus),
   })
   const call = async (): Promise<void> => {
@@ -77,7 +89,7 @@ async function measure(ms: number) {
     for (let turn = 0; turn < turns; turn += 1) {
       progress(`tenants: ${ms} ms, turn ${turn + 1} of ${turns}`)
       alone.push(...(await callAtRate(call, rate)))
-      // As many as can be done meanwhile come on top of those that are to wait.
+      // Add the number of calls that can be completed meanwhile to those that must keep waiting.
       await queueMany(database, turn, backlog + Math.ceil((slots * 1_000 * (rate.seconds + 1)) / ms))
       await pause(300)
       const before = others
@@ -97,7 +109,11 @@ async function measure(ms: number) {
 
 function waits(ms: number): DefinedTool {
   return defineTool({
-    ...{ namespace: 'bench', name: 'wait', version: '1.0.0', description: 'Waits.', effect: 'read' },
+    namespace: 'bench',
+    name: 'wait',
+    version: '1.0.0',
+    description: 'Waits.',
+    effect: 'read',
     inputSchema: { type: 'object' },
     async run() {
       await pause(ms)
@@ -123,7 +139,7 @@ async function queueMany(database: Database, turn: number, calls: number): Promi
   })
 }
 
-/** What still waits goes, and what runs ends. */
+/** Removes waiting calls and waits for running ones. */
 async function clear(database: Database): Promise<void> {
   await database.query(`delete from queue where tenant = 'noisy' and lease_until is null`)
   for (;;) {

@@ -15,8 +15,8 @@ import { homedir, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 
 /**
- * Builds the native launcher for both architectures, the same bytes wherever it runs: one compiler version, found by hash,
- * that brings its own C library. `--check` builds aside and compares with what is committed.
+ * Builds the native launcher for both architectures reproducibly: one compiler version, pinned by hash, with its own C
+ * library. `--check` builds into a temporary folder and compares with the committed binaries.
  */
 const root = dirname(import.meta.dirname)
 const native = join(root, 'packages/sandbox/native')
@@ -30,8 +30,21 @@ const wheels = [
   '5408ad3a6cb342fb4e4e2351a3725adfcae82eaadebe85fdbbdad9c0ac8b1e24',
 ]
 const flags = [
-  ...['-std=c11', '-D_GNU_SOURCE', '-Os', '-static', '-s', '-g0', '-fstack-protector-strong', '-Wl,--build-id=none'],
-  ...['-Wall', '-Wextra', '-Wshadow', '-Wconversion', '-Wno-sign-conversion', '-Werror', '-ffile-prefix-map=.=native'],
+  '-std=c11',
+  '-D_GNU_SOURCE',
+  '-Os',
+  '-static',
+  '-s',
+  '-g0',
+  '-fstack-protector-strong',
+  '-Wl,--build-id=none',
+  '-Wall',
+  '-Wextra',
+  '-Wshadow',
+  '-Wconversion',
+  '-Wno-sign-conversion',
+  '-Werror',
+  '-ffile-prefix-map=.=native',
 ]
 
 const cache = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'gantry')
@@ -48,7 +61,7 @@ try {
   rmSync(aside, { recursive: true, force: true })
 }
 
-/** The compiler in the cache, installed from PyPI when it is not there yet. */
+/** The compiler in the cache, installed from PyPI if missing. */
 function findCompiler(): string {
   const folder = join(cache, compiler.replace('lang ', '-'))
   const zig = join(folder, 'ziglang/zig')
@@ -76,7 +89,7 @@ function run(program: string, args: readonly string[], cwd: string = root): void
   if (status !== 0) throw new Error(`${program} failed: ${error?.message ?? `it ended with ${status}`}`)
 }
 
-/** What was built, from what and by what: the launcher checks the binaries by it, a test the sources. */
+/** The manifest of binaries, sources and compiler: the launcher verifies the binaries by it, a test the sources. */
 function manifestOf(built: ReadonlyMap<string, Buffer>): Buffer {
   const names = readdirSync(join(native, 'src')).sort()
   const sources = names.map((name) => [name, sha256(readFileSync(join(native, 'src', name)))])
@@ -106,7 +119,8 @@ function compare(built: ReadonlyMap<string, Buffer>): void {
     const path = join(native, 'bin', name)
     return !existsSync(path) || !readFileSync(path).equals(bytes)
   })
-  for (const [name] of different) console.error(`${name} is not what the sources give`)
-  if (different.length === 0) console.log('The committed launcher is what its sources give.')
+  for (const [name] of different)
+    console.error(`${name} differs from the build of its sources; run scripts/build-launcher.ts`)
+  if (different.length === 0) console.log('The committed launcher matches its sources.')
   else process.exitCode = 1
 }

@@ -3,9 +3,13 @@ import { copyFileSync, cpSync, globSync, mkdirSync, readFileSync, rmSync, writeF
 import { basename, dirname, join } from 'node:path'
 import { bundleProgram } from './bundle.mjs'
 
-/** Writes publishable packages to build/: JavaScript and declarations, the command as one file, and their manifests. */
+/**
+ * Writes publishable packages to build/, or to the folder that is named: JavaScript and declarations, the command as one
+ * file, and their manifests. With --tarballs also packs each into the folder `tarballs` of it, as npm publishes them.
+ */
 const root = dirname(import.meta.dirname)
-const build = join(root, process.argv[2] ?? 'build')
+const operands = process.argv.slice(2)
+const build = join(root, operands.find((word) => !word.startsWith('--')) ?? 'build')
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { workspaces: readonly string[] }
 const packages = manifest.workspaces.map((folder) => basename(folder))
 
@@ -16,6 +20,19 @@ await bundleProgram(join(root, 'packages/gantry/src/main.ts'), join(build, 'gant
 })
 for (const name of packages) finishPackage(name)
 console.log(`Built ${packages.map((name) => join(build, name)).join(', ')}`)
+if (operands.includes('--tarballs')) packAll(join(build, 'tarballs'))
+
+/** `conformance` is for tests of drivers, and is not part of an installation. */
+function packAll(folder: string): void {
+  mkdirSync(folder, { recursive: true })
+  for (const name of packages.filter((each) => each !== 'conformance')) {
+    const { status } = spawnSync('npm', ['pack', join(build, name), '--pack-destination', folder, '--silent'], {
+      stdio: ['ignore', 'ignore', 'inherit'],
+    })
+    if (status !== 0) process.exit(status ?? 1)
+  }
+  console.log(`Packed into ${folder}`)
+}
 
 function compile(): void {
   const tsc = join(root, 'node_modules/typescript/bin/tsc')

@@ -4,8 +4,8 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { build } from 'esbuild'
 
 /**
- * Bundles the command into one function in the manner of CommonJS, and notes beside it which files
- * went into it. `import.meta.url` inside is that of the entry, or, when the bundle is to move, that of the bundle.
+ * Bundles the command into one CommonJS-style function, and writes the list of its input files next to it.
+ * `import.meta.url` inside is that of the entry, or, when the bundle is relocatable, that of the bundle.
  */
 export async function bundleProgram(entry, outfile, options = {}) {
   const aside = `${outfile}.${process.pid}`
@@ -19,9 +19,9 @@ export async function bundleProgram(entry, outfile, options = {}) {
       platform: 'node',
       target: 'node24',
       format: 'cjs',
-      // Loaded when a file or a backend needs them, and larger than all the rest together; runtimes and the service bring
-      // files along.
-      external: [...['yaml', 'undici', '@grpc/*', '@modelcontextprotocol/*'], '@gantry/service/serve'],
+      // External: loaded on demand and larger than everything else together; runtimes and the service also need their
+      // own files on disk.
+      external: ['yaml', 'undici', '@grpc/*', '@modelcontextprotocol/*', '@gantry/service/serve'],
       legalComments: 'none',
       minifyWhitespace: true,
       minifySyntax: true,
@@ -42,7 +42,7 @@ export async function bundleProgram(entry, outfile, options = {}) {
       const { mtimeMs, size } = statSync(path)
       stamps.set(path, [path, mtimeMs, size])
     }
-    // The inputs are named last: a bundle without them is not used.
+    // The list of inputs is written last: a bundle without it is not used.
     rmSync(`${outfile}.inputs`, { force: true })
     renameSync(aside, outfile)
     writeFileSync(`${aside}.inputs`, JSON.stringify([...stamps.values()]))
@@ -53,7 +53,7 @@ export async function bundleProgram(entry, outfile, options = {}) {
   }
 }
 
-/** What a bundler left behind that was killed; a minute is longer than any of them takes. */
+/** Leftovers of a killed bundler; no bundler takes longer than a minute. */
 function removeLeftovers(outfile) {
   const folder = dirname(outfile)
   const old = Date.now() - 60_000
@@ -63,7 +63,7 @@ function removeLeftovers(outfile) {
   }
 }
 
-/** Code that V8 kept cannot import modules itself, so the one place that does asks the starter. */
+/** Code from V8's code cache cannot call `import()`, so its only use goes through the starter. */
 const importByStarter = {
   name: 'import-by-starter',
   setup({ onLoad }) {
@@ -71,11 +71,11 @@ const importByStarter = {
   },
 }
 
-/** The drivers find their programs beside their own files; the backends before them are part of the bundle. */
+/** The drivers find their programs relative to their own files; the backends that load them are part of the bundle. */
 const sandboxesOutside = {
   name: 'sandboxes-outside',
   setup({ onResolve }) {
-    onResolve({ filter: /^@gantry\/sandbox(?:-wasm)?$/ }, ({ path, kind }) =>
+    onResolve({ filter: /^@gantry\/(?:sandbox(?:-containers|-wasm)?|temporal)$/ }, ({ path, kind }) =>
       kind === 'dynamic-import' ? { path, external: true } : undefined,
     )
   },
@@ -85,14 +85,14 @@ const sandboxesOutside = {
 const builtIn = /=require\("(node:[a-z0-9_/]+)"\)/g
 
 /**
- * The file is one function expression, so that bin/program.mjs can compile it with code that V8 kept. Built-in modules
- * are loaded when they are first used: most commands need few of them, and loading all takes longer than a short one.
+ * The file is one function expression, so that bin/program.mjs can compile it with V8's code cache. Built-in modules
+ * are loaded on first use: most commands need few of them, and loading all takes longer than a short command.
  */
 const head =
   '(function(exports,require,module,__filename,importByStarter){' +
   'const $lazy=(name)=>{let found;return new Proxy({},{get:(_,key)=>(found??=require(name))[key]})};'
 
-/** In a published package the bundle stands for itself, wherever it is installed. */
+/** A published bundle resolves paths relative to itself, wherever it is installed. */
 const own = `require('node:url').pathToFileURL(__filename).href`
 
 const [, program, entry, outfile] = process.argv

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 
-/** What a program printed and how it ended; `code` is undefined when it was killed or could not start. */
+/** Output and exit code of a program; `code` is undefined when it was killed or could not start. */
 export interface ChildOutcome {
   readonly code: number | undefined
   readonly stdout: string
@@ -25,7 +25,7 @@ export function runChild(
   })
 }
 
-/** The lines in which two texts differ, as a reader wants to see them; empty when they are equal. */
+/** The lines in which two texts differ, for display; empty when they are equal. */
 export function differences(expected: string, actual: string, most = 12): string[] {
   const [wanted, got] = [expected.split('\n'), actual.split('\n')]
   const found: string[] = []

@@ -1,4 +1,5 @@
 import { globSync, mkdirSync, rmSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import { codes } from '@gantry/contract'
 import { apiPages } from './docs/api-pages.ts'
@@ -11,7 +12,7 @@ import { tokensPage } from './docs/tokens-page.ts'
 import { runFault, typeFaults } from './docs/ts-fences.ts'
 
 /**
- * Checks the documentation: generated pages, links, and every `ts` fence and `gantry` command, which are really run.
+ * Checks the documentation: generated pages, links, and every `ts` fence and `gantry` command, by running them.
  * `--write` writes the generated pages first.
  */
 const root = dirname(import.meta.dirname)
@@ -51,7 +52,7 @@ console.log(
 )
 process.exitCode = faults.length === 0 ? 0 : 1
 
-/** Two at a time, so that a small machine keeps up. */
+/** More at a time than there are processors, because programs that keep connections open wait for seconds. */
 async function inTurn(list: readonly Fence[], check: (fence: Fence) => Promise<string | undefined>): Promise<string[]> {
   const found: string[] = []
   const left = [...list]
@@ -61,6 +62,6 @@ async function inTurn(list: readonly Fence[], check: (fence: Fence) => Promise<s
       if (fault !== undefined) found.push(fault)
     }
   }
-  await Promise.all([work(), work()])
+  await Promise.all(Array.from({ length: 2 * availableParallelism() }, work))
   return found
 }

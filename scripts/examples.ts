@@ -2,7 +2,7 @@ import { existsSync, globSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { differences, runChild } from './child.ts'
 
-/** Runs each example in a process of its own and compares what it prints with its expected.txt; `--write` keeps it. */
+/** Runs each example in its own process and compares its output with its expected.txt; `--write` updates the file. */
 const root = dirname(import.meta.dirname)
 const write = process.argv.includes('--write')
 const asked = process.argv.slice(2).filter((argument) => !argument.startsWith('--'))

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path'
 
 const program = join(dirname(import.meta.dirname), 'packages/gantry/bin/gantry.mjs')
 
-/** Asks a service of its own for everything once, prints what it answers, and ends it; answers the exit code. */
+/** Starts a service, makes each kind of request once, prints the responses, and stops it; returns the exit code. */
 export async function serviceRound(port: string): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-round-'))
   say(`$ gantry serve --port ${port} --data ${folder}`)

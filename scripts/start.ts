@@ -1,12 +1,12 @@
 import { createServer } from 'node:net'
 import { join, resolve } from 'node:path'
 import { main } from '../packages/gantry/src/main.ts'
-import { readAddress, type ServiceAddress } from '../packages/service/src/config/service-address.ts'
+import { readAddress, type ServiceAddress } from '../packages/service/src/config/service-files.ts'
 import { serviceRound } from './service-round.ts'
 
 /**
- * What `npm start` does: `gantry serve` on the first free port from 7420 on, until Ctrl-C. In CI, where nobody could press
- * that, it goes through everything that the service promises once and ends.
+ * `npm start`: runs `gantry serve` on the first free port from 7420 on, until Ctrl-C. In CI, where nothing sends
+ * Ctrl-C, it makes each kind of request once and ends.
  */
 const firstPort = 7420
 const data = resolve(process.env.GANTRY_DATA || '.gantry')

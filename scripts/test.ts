@@ -2,26 +2,30 @@ import { spawn } from 'node:child_process'
 import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import type { MatrixCase } from '../packages/conformance/src/matrix.ts'
-import { runtimesPage } from './docs/runtimes-page.ts'
+import type { MatrixCase } from '../packages/conformance/src/runtime-case.ts'
+import { hostRuntimes, runtimesPage } from './docs/runtimes-page.ts'
 import { buildEngines } from './engines/built.ts'
 import { sharedMemory } from './engines/folder.ts'
 import { installPrograms } from './engines/packages.ts'
 import { sharedPostgres } from './engines/postgres.ts'
 import { engineTable, missingEngines } from './engines/table.ts'
+import { bundleCommand, fleetTests, groupTests } from './test-groups.ts'
 
 /**
- * Runs every test file with `node --test`, then says which engines were used and which are missing.
- * Debian programs that are missing are installed where we may; with GANTRY_ENGINES=required, as in CI, it fails when an
- * engine is missing all the same.
+ * Runs the test files with `node --test`, all but those of fleets and engines, then prints which engines were used and which are missing.
+ * Installs missing Debian packages if it has the rights; with GANTRY_ENGINES=required, as in CI, it fails when an
+ * engine is still missing.
  */
 const root = dirname(import.meta.dirname)
 const required = process.env.GANTRY_ENGINES === 'required'
 const asked = process.argv.slice(2)
 const patterns = asked.length > 0 ? asked : ['packages/*/{src,test}/**/*.test.ts', 'test/**/*.test.ts']
-/** Those that start whole services take longest, and begin first, so that none of them is left over at the end. */
+/** Tests that start whole services take longest; they start first, so that none of them runs alone at the end. */
 const isLong = (file: string): boolean => /^(?:test|packages\/service\/test)\//.test(file)
-const found = patterns.flatMap((pattern) => globSync(pattern, { cwd: root })).sort()
+/** They need container engines, which `npm run test:engines` starts. */
+const ofEngines = 'packages/*/test/engines/**'
+const leftOut = asked.length > 0 ? [ofEngines] : [ofEngines, ...fleetTests]
+const found = patterns.flatMap((pattern) => globSync(pattern, { cwd: root, exclude: leftOut })).sort()
 const files = [...found.filter(isLong), ...found.filter((file) => !isLong(file))]
 if (files.length === 0) {
   console.error(`No test file matches ${patterns.join(' ')}.`)
@@ -29,24 +33,29 @@ if (files.length === 0) {
 }
 installPrograms()
 const built = await buildEngines()
+// Otherwise each `gantry` process loads its modules one by one, until one of them ends and makes the bundle.
+if (asked.length === 0) await bundleCommand(root)
 const setup = join(import.meta.dirname, 'property-setup.ts')
-/** A test that hangs must not hang the run. */
-const longestTestMs = 300_000
+/** Timeout of one test file, so that a hanging test does not hang the run; a group of files counts as one. */
+const longestTestMs = 600_000
 const flags = [
   '--import',
   setup,
   '--test',
-  // One more than there are processors, because many tests mostly wait.
-  `--test-concurrency=${availableParallelism() + 1}`,
+  // Two lanes use two processors up, because the engines and services of the tests are processes of their own.
+  `--test-concurrency=${Math.max(2, availableParallelism())}`,
   `--test-timeout=${longestTestMs}`,
-  '--test-reporter=spec',
+  `--test-reporter=${join(import.meta.dirname, 'test-report.ts')}`,
+  '--test-reporter-destination=stdout',
 ]
-const notes = mkdtempSync(join(tmpdir(), 'gantry-matrix-'))
+const notes = mkdtempSync(join(tmpdir(), 'gantry-tests-'))
 const memory = sharedMemory()
 Object.assign(process.env, memory.env)
 const postgres = await sharedPostgres()
 const env = { ...process.env, ...postgres.env, GANTRY_MATRIX: join(notes, 'cases') }
-const child = spawn(process.execPath, [...flags, ...files], { cwd: root, stdio: 'inherit', env })
+/** A file that is named on the command line runs in its own process, as in an editor. */
+const run = asked.length > 0 ? files : groupTests(root, files, notes)
+const child = spawn(process.execPath, [...flags, ...run], { cwd: root, stdio: 'inherit', env })
 child.on('exit', async (code) => {
   await postgres.stop()
   memory.remove()
@@ -59,8 +68,14 @@ child.on('exit', async (code) => {
   process.exitCode = missing.length > 0 ? 1 : (code ?? 1)
 })
 
-/** Keeps how each case of each runtime ended, when all of them ran. */
+/** Stores the outcome of each case of each runtime, if all of them ran. */
 function writeMatrix(): void {
   const lines = readFileSync(env.GANTRY_MATRIX, 'utf8').split('\n').filter(Boolean)
-  writeFileSync(join(root, 'docs/runtimes.md'), runtimesPage(lines.map((line) => JSON.parse(line) as MatrixCase)))
+  writeFileSync(
+    join(root, 'docs/runtimes.md'),
+    runtimesPage(
+      hostRuntimes,
+      lines.map((line) => JSON.parse(line) as MatrixCase),
+    ),
+  )
 }

@@ -1,6 +1,6 @@
 import { createExecutor, type DefinedTool, defineTool, demoTools, type Executor, type Issue } from 'gantry'
 
-/** What `npm run tour` shows: real calls and what they answered, in a few seconds, on any terminal. */
+/** `npm run tour`: makes real calls and prints their results, in a few seconds, on any terminal. */
 const gantry = createExecutor({
   tools: [...demoTools(), weather()],
   policy: { rules: [{ allow: '*' }, { deny: 'demo:fail', to: 'guest*', reason: 'Guests may not break things.' }] },
@@ -17,7 +17,7 @@ await denied(gantry)
 await gantry.close()
 next()
 
-/** A tool of our own beside the demo tools. */
+/** A custom tool in addition to the demo tools. */
 function weather(): DefinedTool {
   return defineTool({
     namespace: 'weather',

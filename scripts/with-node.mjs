@@ -1,5 +1,5 @@
 // Runs a script on the pinned Node, installing the dependencies first when they are missing or out of date.
-// Plain JavaScript for the machine's own Node, whatever its version.
+// Plain JavaScript, because the machine's own Node starts it, whatever its version.
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -15,7 +15,7 @@ install()
 if (first === '--bin') run(process.cwd(), join(root, 'node_modules', '.bin', rest[0]), rest.slice(1))
 else run(process.cwd(), pinnedNode(), [join(root, first), ...rest])
 
-/** Runs `npm ci` when the lock file is not the one that was installed. */
+/** Runs `npm ci` when the installed lock file differs from the committed one. */
 function install() {
   const lock = createHash('sha256')
     .update(readFileSync(join(root, 'package-lock.json')))
@@ -52,15 +52,15 @@ function run(cwd, program, args) {
     process.exit(1)
   }
   const path = [join(root, 'node_modules', '.bin'), process.env.PATH].join(delimiter)
-  // The caches of compiled code stay inside the checkout, so that nothing is left elsewhere.
+  // The caches of compiled code stay inside the checkout.
   const cache = join(root, 'node_modules', '.cache', 'compile')
   const env = { ...process.env, PATH: path, NODE_COMPILE_CACHE: cache }
   const child = spawn(program, args, { cwd, stdio: 'inherit', env })
-  // A signal for us is meant for what we run, which may need time for it; a terminal has sent its own to both.
+  // Forward signals to the child, which may need time to stop; a terminal signals both processes itself.
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
     process.on(name, () => (name === 'SIGINT' && process.stdin.isTTY) || child.kill(name))
   }
-  // An npm that is killed takes its shell along, but not what that shell runs.
+  // When npm is killed, its shell dies too, but not the child of that shell.
   const parent = process.ppid
   const orphaned = () => process.ppid !== parent && child.kill('SIGTERM')
   if (process.env.npm_lifecycle_event !== undefined) setInterval(orphaned, 1_000).unref()

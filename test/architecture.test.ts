@@ -17,22 +17,23 @@ const ranks: { readonly [pack: string]: { readonly [folder: string]: number } } 
     artifacts: 1,
     ids: 1,
     search: 1,
-    resilience: 1,
     tracing: 1,
-    egress: 2,
-    files: 2,
-    runtimes: 3,
-    catalogs: 4,
-    policies: 4,
-    audits: 4,
-    secrets: 4,
-    backends: 4,
-    pins: 4,
-    pipeline: 5,
-    chain: 6,
-    tools: 6,
-    code: 7,
-    '.': 8,
+    options: 2,
+    resilience: 3,
+    egress: 4,
+    files: 4,
+    runtimes: 5,
+    catalogs: 6,
+    policies: 6,
+    audits: 6,
+    secrets: 6,
+    backends: 6,
+    pins: 6,
+    pipeline: 7,
+    chain: 8,
+    tools: 8,
+    code: 9,
+    '.': 10,
   },
   sandbox: {
     languages: 0,
@@ -48,12 +49,18 @@ const ranks: { readonly [pack: string]: { readonly [folder: string]: number } } 
     '.': 6,
   },
   'sandbox-wasm': { guest: 0, channel: 1, quickjs: 2, wasi: 2, python: 2, thread: 3, '.': 4 },
+  'sandbox-containers': { engines: 0, images: 1, containers: 2, drivers: 3, '.': 4 },
+  'sandbox-kubernetes': { cluster: 0, pods: 1, claims: 2, drivers: 3, '.': 4 },
+  'sandbox-microvm': { images: 0, machines: 1, drivers: 2, '.': 3 },
+  'sandbox-proxmox': { api: 0, containers: 1, templates: 1, drivers: 2, '.': 3 },
+  'sandbox-remote': { protocol: 0, server: 1, client: 1, '.': 2 },
+  temporal: { connection: 0, protocol: 0, workflows: 1, runtime: 1, engine: 1, worker: 2, '.': 3 },
   mcp: { client: 0, server: 0, '.': 1 },
   openapi: { '.': 0 },
   grpc: { '.': 0 },
   adapters: { '.': 0 },
   knowledge: { '.': 0 },
-  tools: { web: 0, backends: 1, folder: 1, '.': 2 },
+  tools: { web: 0, folder: 1, '.': 2 },
   service: {
     config: 0,
     observe: 1,
@@ -71,32 +78,93 @@ const ranks: { readonly [pack: string]: { readonly [folder: string]: number } } 
   gantry: { cli: 0, '.': 1 },
 }
 
-/** Packages of one subject each, whose folders only part it; they have no ranks inside. */
+/** Packages of one subject, without ranks between their folders. */
 const oneSubject: readonly string[] = ['json-schema', 'conformance']
 
-/** Which packages a package may import; none of them imports it back. */
+/** The packages that a package may import; there are no cycles. */
 const mayImport: { readonly [pack: string]: readonly string[] } = {
   contract: [],
   'json-schema': ['contract'],
   core: ['contract', 'json-schema'],
   sandbox: ['contract', 'json-schema', 'core'],
   'sandbox-wasm': ['contract', 'json-schema', 'core', 'sandbox'],
+  'sandbox-containers': ['contract', 'core', 'sandbox'],
+  'sandbox-kubernetes': ['contract', 'core', 'sandbox', 'sandbox-containers'],
+  'sandbox-microvm': ['contract', 'core', 'sandbox', 'sandbox-containers'],
+  'sandbox-proxmox': ['contract', 'core', 'sandbox', 'sandbox-containers'],
+  'sandbox-remote': ['contract', 'core', 'sandbox'],
+  temporal: ['contract', 'core', 'sandbox', 'sandbox-remote'],
   mcp: ['contract', 'json-schema', 'core', 'adapters', 'client'],
   openapi: ['contract', 'json-schema', 'core'],
   grpc: ['contract', 'json-schema', 'core'],
   adapters: ['contract', 'json-schema', 'core'],
   knowledge: ['contract', 'core'],
-  tools: ['contract', 'json-schema', 'core', 'knowledge', 'sandbox', 'sandbox-wasm'],
+  tools: [
+    'contract',
+    'json-schema',
+    'core',
+    'knowledge',
+    'sandbox',
+    'sandbox-containers',
+    'sandbox-kubernetes',
+    'sandbox-microvm',
+    'sandbox-proxmox',
+    'sandbox-remote',
+    'sandbox-wasm',
+    'temporal',
+  ],
   client: ['contract'],
   service: [
-    ...['contract', 'json-schema', 'core', 'adapters', 'client', 'grpc', 'knowledge', 'mcp', 'openapi'],
-    ...['sandbox', 'sandbox-wasm', 'tools'],
+    'contract',
+    'json-schema',
+    'core',
+    'adapters',
+    'client',
+    'grpc',
+    'knowledge',
+    'mcp',
+    'openapi',
+    'sandbox',
+    'sandbox-wasm',
+    'tools',
   ],
   gantry: [
-    ...['contract', 'json-schema', 'core', 'adapters', 'client', 'grpc', 'knowledge', 'mcp', 'openapi'],
-    ...['sandbox', 'sandbox-wasm', 'tools', 'service'],
+    'contract',
+    'json-schema',
+    'core',
+    'adapters',
+    'client',
+    'grpc',
+    'knowledge',
+    'mcp',
+    'openapi',
+    'sandbox',
+    'sandbox-containers',
+    'sandbox-kubernetes',
+    'sandbox-microvm',
+    'sandbox-proxmox',
+    'sandbox-remote',
+    'sandbox-wasm',
+    'temporal',
+    'tools',
+    'service',
   ],
-  conformance: [...['contract', 'json-schema', 'core', 'adapters', 'knowledge', 'sandbox', 'sandbox-wasm', 'tools']],
+  conformance: [
+    'contract',
+    'json-schema',
+    'core',
+    'adapters',
+    'knowledge',
+    'sandbox',
+    'sandbox-containers',
+    'sandbox-kubernetes',
+    'sandbox-microvm',
+    'sandbox-proxmox',
+    'sandbox-remote',
+    'sandbox-wasm',
+    'temporal',
+    'tools',
+  ],
 }
 
 /** Files over the limit, each with the reason why it stays whole. */
@@ -115,7 +183,7 @@ function importsOf(file: string): Import[] {
   return [...found].map((match) => ({ from: file, specifier: match[1] ?? match[2] ?? '' }))
 }
 
-/** The file that a specifier leads to, for those of ours. */
+/** The file of an import specifier, for our own packages. */
 function targetOf(from: string, specifier: string): string | undefined {
   if (specifier.startsWith('.')) return relative(root, join(root, dirname(from), specifier))
   const [, pack, path] = /^@gantry\/([a-z-]+)\/internal\/(.+)$/.exec(specifier) ?? []
@@ -182,10 +250,12 @@ test('code outside tests imports only what its package declares', () => {
       .split('/')
       .slice(0, specifier.startsWith('@') ? 2 : 1)
       .join('/')
-    // By its own name a package reaches its public parts, which a bundle of it leaves out.
-    if (name === `@gantry/${placeOf(from).pack}`) continue
+    // A package may import its own public entry points, which its bundle leaves external.
+    if (name === `@gantry/${placeOf(from).pack}` || name === placeOf(from).pack) continue
     const manifest = JSON.parse(readFileSync(join(root, 'packages', placeOf(from).pack, 'package.json'), 'utf8'))
-    if (manifest.dependencies?.[name] === undefined) wrong.push(`${from} → ${specifier}`)
+    // An optional peer is loaded only where it is installed.
+    const declared = { ...manifest.dependencies, ...manifest.peerDependencies }
+    if (declared[name] === undefined) wrong.push(`${from} → ${specifier}`)
   }
   assert.deepEqual(wrong, [])
 })
@@ -219,6 +289,18 @@ test(`no file is over ${longest} lines without a reason`, (t) => {
   }
   const slivers = lines.filter(({ file, lines }) => lines < 40 && importers.get(file)?.size === 1)
   t.diagnostic(`${code.length} source files, ${slivers.length} of them under 40 lines with a single importer`)
+})
+
+/**
+ * A reader finds a subject by the names of files; with more of them, files are slivers of subjects again. Merge a new
+ * sliver into the file of its subject before raising this. A package for one more engine adds its own files.
+ */
+const mostFiles = 800
+const ofEngines = /^packages\/(?:sandbox-kubernetes|sandbox-microvm|sandbox-proxmox|temporal)\//
+
+test(`there are fewer than ${mostFiles} source files without tests, fixtures and packages of single engines`, () => {
+  const count = code.filter((file) => !ofEngines.test(file)).length
+  assert.ok(count < mostFiles, `${count} source files`)
 })
 
 test('public names are exported one by one: no `export *`, no default export', () => {
@@ -271,7 +353,7 @@ const drivers: readonly {
     pack: 'service',
     folder: 'http/authentication',
     suite: 'testAuthenticator',
-    files: ['key-file', 'signed-request', 'stored-key', 'token'],
+    files: ['authenticator', 'signed-request', 'stored-key', 'token'],
     interface: 'authenticator',
   },
   { folder: 'catalogs', suite: 'testCatalog', files: ['memory'] },
@@ -294,6 +376,7 @@ const drivers: readonly {
     interface: 'launcher-runtime',
     own: ['launcher-runtime'],
   },
+  { pack: 'sandbox-remote', folder: 'client', suite: 'testRuntime', files: ['remote'], interface: 'remote' },
   { pack: 'sandbox-wasm', folder: '.', suite: 'testRuntime', files: ['wasm'], interface: 'index' },
   { folder: 'policies', suite: 'testPolicy', files: ['rules', 'all-of', 'tenant-tools'] },
   { folder: 'pins', suite: 'testPinStore', files: ['memory', 'file'] },
@@ -350,10 +433,24 @@ test('ARCHITECTURE.md names every folder of core, sandboxes and service, and eve
   const text = readFileSync(join(root, 'ARCHITECTURE.md'), 'utf8')
   const folders = new Set(
     code
-      .filter((file) => /^packages\/(?:core|service|sandbox|sandbox-wasm)\//.test(file))
+      .filter((file) =>
+        /^packages\/(?:core|service|sandbox|sandbox-containers|sandbox-kubernetes|sandbox-microvm|sandbox-proxmox|sandbox-remote|sandbox-wasm|temporal)\//.test(
+          file,
+        ),
+      )
       .map((file) => placeOf(file).folder),
   )
   folders.delete('.')
   for (const pack of Object.keys(mayImport)) folders.add(pack)
   for (const folder of folders) assert.ok(text.includes(`\`${folder}/\``), `ARCHITECTURE.md does not name ${folder}/`)
+})
+
+test('all packages share one version: the changesets bump them together', () => {
+  const names = globSync('packages/*/package.json', { cwd: root }).map((file) => {
+    const { name, version } = JSON.parse(readFileSync(join(root, file), 'utf8'))
+    return { name, version }
+  })
+  const { fixed } = JSON.parse(readFileSync(join(root, '.changeset/config.json'), 'utf8'))
+  assert.deepEqual(fixed.flat().sort(), names.map(({ name }) => name).sort())
+  assert.equal(new Set(names.map(({ version }) => version)).size, 1)
 })

@@ -18,7 +18,7 @@ function cache(t: TestContext): string {
   return join(home, 'gantry/engines')
 }
 
-test('an engine is built once for each version, also when two need it at once', async (t) => {
+test('an engine is built once for each version, also when two processes need it at once', async (t) => {
   const home = cache(t)
   let built = 0
   const build = async (folder: string): Promise<void> => {
@@ -36,7 +36,7 @@ test('an engine is built once for each version, also when two need it at once', 
   assert.deepEqual(readdirSync(home).sort(), ['it-1', 'it-2'])
 })
 
-test('a build that fails leaves nothing, and the next one may succeed', async (t) => {
+test('a failed build leaves nothing behind, and the next one may succeed', async (t) => {
   const home = cache(t)
   const failing = cachedEngine('it', '1', async (folder) => {
     writeFileSync(join(folder, 'half'), '')

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { runScenario } from './mcp-conformance/run-scenario.ts'
 
-/** Of each part of the protocol one scenario; `test/soak/mcp-conformance.soak.ts` has all of them. */
+/** One scenario of each part of the protocol; `test/soak/mcp-conformance.soak.ts` has all of them. */
 const scenarios: { readonly [revision: string]: readonly string[] } = {
   '2025-11-25': ['initialize', 'sse-retry', 'auth/scope-step-up'],
   '2026-07-28': [

@@ -63,7 +63,7 @@ test('the built library runs in an empty project, without type stripping', () =>
   assert.equal(stdout, '{"value":8} function\n')
 })
 
-test('@gantry/core alone brings undici and nothing foreign beside, in 5 MB, runs a tool, and says what to install for the rest', () => {
+test('@gantry/core alone installs undici as its only foreign dependency, within 5 MB, runs a tool, and names the packages to install for more', () => {
   const alone = mkdtempSync(join(tmpdir(), 'gantry-core-'))
   const modules = join(alone, 'node_modules')
   try {
@@ -116,7 +116,7 @@ test('the built service runs, with its migrations and threads, and the command f
   const bin = join(project, 'node_modules/gantry/bin/gantry.mjs')
   const flags = ['--no-experimental-strip-types', bin]
   const env = { ...process.env, NODE_OPTIONS: '', GANTRY_LOG: 'error' }
-  const stdio = ['ignore', 'pipe', 'inherit'] as const // its log has errors only
+  const stdio = ['ignore', 'pipe', 'inherit'] as const // The log has errors only.
   const child = spawn(process.execPath, [...flags, 'serve', '--port', '0'], { cwd: project, env, stdio: [...stdio] })
   t.after(() => child.kill('SIGKILL'))
   const ended = new Promise((resolve) => child.on('close', resolve))
@@ -133,7 +133,7 @@ test('the built service runs, with its migrations and threads, and the command f
   assert.equal(await ended, 0)
 })
 
-test('the built client runs in an empty project, and is whole when it is bundled for a browser', async () => {
+test('the built client runs in an empty project, and can be bundled for a browser', async () => {
   writeFileSync(
     join(project, 'client.js'),
     `import { createServer } from 'node:http'

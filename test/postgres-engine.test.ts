@@ -13,7 +13,7 @@ import { startPostgres } from '../scripts/engines/postgres.ts'
 const options = { skip: !hasProgram('postgres') && 'PostgreSQL is not installed' }
 const engine = join(dirname(import.meta.dirname), 'scripts/engines/postgres.ts')
 
-/** Whether somebody listens there. */
+/** Whether a server listens at the URL. */
 async function answers(url: string): Promise<boolean> {
   const socket = connect(Number(new URL(url).port), '127.0.0.1')
   const connected = await once(socket, 'connect').then(
@@ -29,7 +29,7 @@ async function gone(url: string, folder: string): Promise<void> {
 }
 
 test(
-  'a server is killed and comes back on the same folder and port, and once stopped leaves nothing',
+  'a killed server restarts on the same folder and port, and a stopped one leaves nothing behind',
   options,
   async () => {
     const server = await startPostgres()
@@ -49,7 +49,7 @@ test(
 )
 
 for (const signal of ['SIGINT', 'SIGKILL'] as const) {
-  test(`a server goes with the process that started it, here by ${signal}`, options, async (t) => {
+  test(`a server ends with the process that started it, on ${signal}`, options, async (t) => {
     const program = `const { startPostgres } = await import(${JSON.stringify(engine)})
       const { url, folder } = await startPostgres()
       console.log(JSON.stringify({ url, folder }))
@@ -66,6 +66,6 @@ for (const signal of ['SIGINT', 'SIGKILL'] as const) {
   })
 }
 
-test('a setting that the server refuses is told with its own words, and nothing is left', options, async () => {
+test("a setting that the server refuses is reported with the server's text, and nothing is left", options, async () => {
   await assert.rejects(startPostgres({ settings: { max_connections: 'many' } }), /max_connections/)
 })

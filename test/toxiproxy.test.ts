@@ -13,7 +13,7 @@ async function toxiproxy(t: TestContext): Promise<Toxiproxy> {
   return started
 }
 
-test('a link has each ill it is told to have, and is good again when healed', async (t) => {
+test('a proxied link applies each toxic, and works again after heal', async (t) => {
   const proxies = await toxiproxy(t)
   const server = createServer((_, answer) => answer.end('good'))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

@@ -55,7 +55,7 @@ for (const { toolCalls, toolResults } of steps) {
 console.log('model:', text)
 await gantry.close()
 
-/** A model that says what the script says. */
+/** A model that returns scripted answers. */
 function scripted(script: readonly (string | { toolName: string; input: unknown })[]): MockLanguageModelV4 {
   return new MockLanguageModelV4({
     doGenerate: script.map((step, index) => ({

@@ -1,5 +1,5 @@
 // Anthropic's Messages API in both directions. The model is a script that answers in the API's own JSON, so that the
-// example needs no key and no network; put `client.messages.create` in its place.
+// example needs no key and no network; replace it by `client.messages.create`.
 
 import { answerCalls, anthropic, createExecutor, defineTool } from 'gantry'
 

@@ -1,4 +1,4 @@
-// One tool, four calls: a good one, a wrong one, one that takes too long, and one that throws.
+// One tool, four calls: a valid one, one with wrong arguments, one that times out, and one that throws.
 import { setTimeout as delay } from 'node:timers/promises'
 import { createExecutor, defineTool, ToolError } from 'gantry'
 

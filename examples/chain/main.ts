@@ -1,4 +1,4 @@
-// Steps that use what came before: references, a condition, a parallel group, one call per element, and a resume.
+// Steps that use earlier outputs: references, a condition, a parallel group, one call per element, and a resume.
 import { createExecutor, defineTool, demoTools, type StepResult } from 'gantry'
 
 let online = false
@@ -19,7 +19,7 @@ const addLabels = defineTool({
     required: ['issue', 'labels'],
   },
   run({ issue, labels }) {
-    if (!online) throw new Error('github is away')
+    if (!online) throw new Error('GitHub is unavailable')
     return { issue, labels }
   },
 })

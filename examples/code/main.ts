@@ -1,4 +1,4 @@
-// Programs over tools: loops, branches and parallel calls in plain code, one result, and what it tells of every call.
+// Programs over tools: loops, branches and parallel calls in plain code, one result, and the list of its calls.
 import { createExecutor, defineTool } from 'gantry'
 
 const stock = new Map([

@@ -1,4 +1,4 @@
-// How tools are found and explained: search, toolsets, versions, ranges, aliases, deprecation, pages, levels.
+// How tools are found and described: search, toolsets, versions, ranges, aliases, deprecation, pages, levels.
 import { createExecutor, defineTool } from 'gantry'
 
 const inputSchema = { type: 'object', properties: { title: { type: 'string' } }, required: ['title'] } as const

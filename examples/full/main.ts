@@ -1,4 +1,4 @@
-// A small support desk: policy, approval, audit, secrets, events, a chain and a toolset around three tools.
+// A small support team: policy, approval, audit, secrets, events, a chain and a toolset around three tools.
 import { createExecutor, defineTool, type Identity, memoryAudit, memorySecrets } from 'gantry'
 import * as z from 'zod'
 
@@ -39,12 +39,12 @@ const gantry = createExecutor({
   policy: {
     rules: [
       { allow: 'orders:*', roles: ['agent'] },
-      { ask: 'orders:refund', reason: 'Money leaves the house.' },
+      { ask: 'orders:refund', reason: 'A refund needs approval.' },
       { deny: 'orders:*', tenants: ['closed-shop'], reason: 'The shop is closed.' },
     ],
   },
   approver: {
-    // A real one would ask a person; this one approves small sums.
+    // A real approver would ask a person; this one approves small sums.
     approve: async ({ args }) =>
       Number(args.amount) <= 50 ? { approved: true, by: 'grace' } : { approved: false, reason: 'too much' },
   },
@@ -72,7 +72,7 @@ const steps = [
 const chain = await gantry.chain(steps, { identity: agent })
 console.log(' ', chain.status, chain.output)
 
-console.log('A refund that is too large, a tool beyond the permissions, a closed tenant, nobody:')
+console.log('A refund that is too large, a tool beyond the permissions, a closed tenant, a caller without a role:')
 const calls = [
   await gantry.run('orders:refund', { order: 17, amount: 500 }, { identity: agent }),
   await gantry.run('orders:purge', { order: 17 }, { identity: agent }),

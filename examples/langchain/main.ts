@@ -31,7 +31,7 @@ const gantry = createExecutor({
   ],
 })
 
-/** A chat model that says what the script says, once tools are bound to it. */
+/** A chat model that returns scripted answers, once tools are bound to it. */
 class Scripted extends BaseChatModel {
   readonly script: readonly (string | readonly ToolCall[])[]
 
@@ -67,7 +67,7 @@ const model = new Scripted([
   'Dune is lent out; I got you Dune Messiah.',
 ]).bindTools(tools)
 
-// LangChain's tool calls differ from Anthropic's in the names of their members only, and both know errors.
+// LangChain's tool calls differ from Anthropic's only in the names of their members, and both support errors.
 const adapter = anthropic()
 const messages: BaseMessage[] = [new HumanMessage('Lend me something of the Dune books.')]
 for (let turn = 0; turn < 6; turn++) {

@@ -68,7 +68,7 @@ const { finalOutput } = await new Runner({ tracingDisabled: true }).run(agent, '
 console.log('model:', finalOutput)
 await gantry.close()
 
-/** A model that says what the script says. */
+/** A model that returns scripted answers. */
 function scripted(script: readonly (string | { name: string; arguments: string })[]): Model {
   let step = 0
   return {

@@ -1,7 +1,7 @@
 // Code and commands in sandboxes: what they may use, what they may reach, what comes back, and what is refused.
 import { builtinTools, createExecutor, defineTool, type JsonObject, type Result } from 'gantry'
 
-// A tool that is a program: its arguments come as JSON on stdin, what it writes on descriptor 3 is progress and value.
+// A tool that is a program: it reads its arguments as JSON from stdin, and writes progress and its value to descriptor 3.
 const wordCount = defineTool({
   namespace: 'text',
   name: 'count',

@@ -1,9 +1,9 @@
-// What the service of this example serves: two tools whose first run never ends, as when a machine fails.
+// The configuration of this example's service: two tools whose first run never ends, as when a machine fails.
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { defineTool } from 'gantry'
 
-/** Waits until it is told to stop, and says that it has begun. */
+/** Reports that it has started, and waits until it is cancelled. */
 function hang({ signal, progress }) {
   progress(0, { message: 'begun' })
   return new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
@@ -26,7 +26,7 @@ const report = defineTool({
 const mail = defineTool({
   namespace: 'mail',
   name: 'send',
-  description: 'Sends a letter; nobody wants it twice.',
+  description: 'Sends a letter, which must not happen twice.',
   effect: 'once',
   inputSchema: { type: 'object' },
   run: (_args, context) => hang(context),

@@ -1,4 +1,4 @@
-// A service in a process of its own, its client, and what becomes of calls when that process is killed.
+// A service in a separate process, its client, and what happens to calls when that process is killed.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -9,7 +9,7 @@ const gantry = join(dirname(dirname(import.meta.dirname)), 'packages/gantry/bin/
 const config = join(import.meta.dirname, 'gantry.config.mjs')
 const data = mkdtempSync(join(tmpdir(), 'gantry-example-'))
 
-/** Starts `gantry serve` and waits for the line that says that it takes calls. */
+/** Starts `gantry serve` and waits for the line `ready`. */
 async function serve(port: string): Promise<{ service: ChildProcess; url: string }> {
   const args = [gantry, 'serve', '--config', config, '--data', data, '--port', port]
   const env = { ...process.env, GANTRY_DATA: data, GANTRY_LOG: 'silent' }
@@ -26,7 +26,7 @@ function ended(service: ChildProcess): Promise<number | string> {
   return new Promise((resolve) => service.on('exit', (code, signal) => resolve(code ?? signal ?? '')))
 }
 
-/** Hands a call in and waits until its tool says that it has begun. */
+/** Submits a call and waits until its tool reports that it has started. */
 async function begin(client: Client, tool: string): Promise<string> {
   const { callId } = await client.submit(tool)
   for await (const event of client.events(callId)) if (event.kind === 'progress') break
@@ -35,7 +35,7 @@ async function begin(client: Client, tool: string): Promise<string> {
 
 const first = await serve('0')
 const key = readFileSync(join(data, 'key'), 'utf8').trim()
-// It goes on asking while the service is away.
+// The client retries while the service is unavailable.
 const client = createClient({ url: first.url, key, retries: 20 })
 
 const sum = await client.call('demo:add', { a: 5, b: 3 }, { idempotencyKey: 'sum-1' })

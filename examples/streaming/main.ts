@@ -1,4 +1,4 @@
-// A tool that streams, a reader that follows it, one that leaves early, and a call that is refused.
+// A streaming tool, a reader that reads to the end, one that stops early, and a refused call.
 import { setImmediate as turn } from 'node:timers/promises'
 import { createExecutor, defineTool } from 'gantry'
 
@@ -17,7 +17,7 @@ const count = defineTool({
         produced.push(number)
         context.progress(number, to)
         yield number
-        // Real tools wait for something; without it, progress that nobody has read yet is replaced by newer.
+        // Real tools wait for I/O; without a wait, newer progress replaces unread progress.
         await turn()
       }
       return { counted: to }

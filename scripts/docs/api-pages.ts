@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, posix } from 'node:path'
 
-/** Where a public name is declared: its text, or the package of ours that has it as a public name too. */
+/** The declaration of a public name: its text, or the Gantry package that exports it too. */
 interface PublicName {
   readonly name: string
   readonly text?: string
@@ -18,20 +18,20 @@ interface Module {
 
 interface Origin {
   readonly name: string
-  /** Absent when it is declared in the module itself. */
+  /** Absent if the module itself declares it. */
   readonly specifier?: string
 }
 
 /**
- * The pages of docs/api, file to text: names and signatures of every public entry of every package, so that a change of
- * them is seen in review. They come from the declarations that the compiler writes.
+ * The pages of docs/api, file to text: names and signatures of every public entry of every package, so that review
+ * shows their changes. They come from the compiler's declarations.
  */
 export function apiPages(root: string): ReadonlyMap<string, string> {
   const folder = mkdtempSync(join(root, 'node_modules', '.cache', 'api-'))
   try {
     const packages = readdirSync(join(root, 'packages')).sort()
     const entries = new Map(packages.map((name) => [name, entriesOf(root, name)]))
-    declare(root, folder, [...entries.values()].flat())
+    declare(root, folder)
     const modules = createModules(folder)
     const pages = packages.map((name) => [`docs/api/${name}.md`, pageOf(root, name, entries.get(name) ?? [], modules)])
     return new Map([...(pages as [string, string][]), ['docs/api/README.md', contents(root, packages)]])
@@ -62,16 +62,24 @@ function entriesOf(root: string, name: string): readonly Entry[] {
     .map(([path, source]) => ({ specifier: specifier + path.slice(1), source: posix.join('packages', name, source) }))
 }
 
-/** Writes the declarations of the entries, and of all that they import, to `folder`. */
-function declare(root: string, folder: string, entries: readonly Entry[]): void {
+/**
+ * Writes the declarations of all packages to `folder`. Every source file is named as a root: the compiler emits none that
+ * it first reaches through `node_modules/@gantry`, and the order depends on its threads.
+ */
+function declare(root: string, folder: string): void {
   const config = {
     extends: join(root, 'tsconfig.json'),
     compilerOptions: {
-      ...{ noEmit: false, declaration: true, emitDeclarationOnly: true, removeComments: true },
-      ...{ rootDir: root, outDir: folder, typeRoots: [join(root, 'node_modules/@types')] },
+      noEmit: false,
+      declaration: true,
+      emitDeclarationOnly: true,
+      removeComments: true,
+      rootDir: root,
+      outDir: folder,
+      typeRoots: [join(root, 'node_modules/@types')],
     },
-    include: [],
-    files: entries.map(({ source }) => join(root, source)),
+    include: [join(root, 'packages/*/src/**/*.ts')],
+    exclude: [join(root, 'packages/*/src/**/*.test.ts'), join(root, 'packages/*/src/**/*.fixture.ts')],
   }
   const file = join(folder, 'tsconfig.json')
   writeFileSync(file, JSON.stringify(config))
@@ -81,7 +89,7 @@ function declare(root: string, folder: string, entries: readonly Entry[]): void 
 }
 
 interface Modules {
-  /** The public names of a file of declarations, in order; names of other entries are left to their pages. */
+  /** The public names of a declaration file, in order; names of other entries are on their own pages. */
   publicNames(entry: Entry): readonly PublicName[]
 }
 
@@ -123,7 +131,7 @@ function createModules(folder: string): Modules {
 const opening =
   /^(?:export )?(?:declare )?(?:abstract )?(?:interface|type|function|const|class|namespace|enum)\*? (\w+)/
 
-/** Reads a file of declarations as the compiler prints it: what is on the left margin begins or ends a declaration. */
+/** Reads a declaration file as the compiler prints it: an unindented line begins or ends a declaration. */
 function parseDeclarations(text: string): Module {
   const declared = new Map<string, readonly string[]>()
   const exported = new Map<string, Origin>()
@@ -149,7 +157,7 @@ function parseDeclarations(text: string): Module {
   return { declared, exported }
 }
 
-/** A table that is longer than a reader compares line by line stands by its digest. */
+/** A table that is too long to compare line by line is replaced by its digest. */
 const mostTableLines = 60
 
 function shortened(name: string, text: string): string {
@@ -174,7 +182,7 @@ function statementsOf(text: string): readonly string[] {
   return statements
 }
 
-/** How many brackets are open; texts of literal types hold none that are not closed. */
+/** The number of open brackets; literal types contain only balanced ones. */
 function depthOf(lines: readonly string[]): number {
   const plain = lines.join('\n').replaceAll(/'[^'\n]*'|"[^"\n]*"/g, '')
   return [...plain].reduce((depth, sign) => depth + ('{(['.includes(sign) ? 1 : '})]'.includes(sign) ? -1 : 0), 0)
@@ -210,7 +218,7 @@ function contents(root: string, packages: readonly string[]): string {
   return `# The public API\n\nNames and signatures of every package. ${generatedBy} What is for what: [packages](../library.md#packages).\n\n| package | |\n| --- | --- |\n${rows.join('\n')}\n`
 }
 
-/** By code units, so that every machine has the same order. */
+/** Compares by code units, so that the order is the same on every machine. */
 function inOrder(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import type { Page } from './page.ts'
 
-/** Links that lead nowhere: to a missing file, out of the repository, or to a heading that is not there. */
+/** Broken links: to a missing file, out of the repository, or to a missing heading. */
 export function brokenLinks(root: string, pages: readonly Page[]): string[] {
   const byFile = new Map(pages.map((page) => [page.file, page]))
   return pages.flatMap((page) =>

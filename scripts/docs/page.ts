@@ -4,13 +4,13 @@ import { join } from 'node:path'
 /** A fenced block of a page. */
 export interface Fence {
   readonly page: string
-  /** Line of its first line of text. */
+  /** Line number of its first line of text. */
   readonly line: number
   readonly language: string
   /** Words after the language: `no-run`. */
   readonly marks: readonly string[]
   readonly text: string
-  /** The fence that follows with nothing but blank lines between: what this one prints. */
+  /** The expected output: the next fence, if only blank lines are between. */
   readonly next: Fence | undefined
 }
 
@@ -20,7 +20,7 @@ export interface Page {
   readonly file: string
   readonly fences: readonly Fence[]
   readonly links: readonly { readonly target: string; readonly line: number }[]
-  /** Anchors of its headings, as GitHub makes them. */
+  /** Anchors of its headings, as GitHub derives them. */
   readonly anchors: ReadonlySet<string>
 }
 

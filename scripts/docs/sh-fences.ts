@@ -6,14 +6,14 @@ import type { Fence } from './page.ts'
 
 const command = /^(?:npx )?gantry\b/
 
-/** Whether a shell fence shows gantry commands and, right after it, what they print. */
+/** Whether a shell fence has gantry commands and is followed by their expected output. */
 export function showsOutput({ language, marks, text, next }: Fence): boolean {
   if (language !== 'sh' || marks.includes('no-run') || next === undefined) return false
   if (!['json', 'text'].includes(next.language) || next.marks.includes('no-run')) return false
   return text.split('\n').every((line) => line.trim() === '' || line.startsWith('#') || command.test(line))
 }
 
-/** Runs the commands of a fence with this repository's gantry and compares what they print. */
+/** Runs the commands of a fence with this repository's gantry and compares their output. */
 export async function shellFault(root: string, folder: string, fence: Fence): Promise<string | undefined> {
   const lines = fence.text.split('\n').map((line) => line.replace(/^npx /, ''))
   const path = [shim(root, folder), process.env.PATH].join(delimiter)
@@ -23,13 +23,13 @@ export async function shellFault(root: string, folder: string, fence: Fence): Pr
   const expected = fence.next?.text ?? ''
   const text = stdout.replace(/\n$/, '')
   if (fence.next?.language === 'json' && sameJson(expected, text)) return undefined
-  // A reader at a terminal sees stderr too; a page may show either.
+  // A terminal shows stderr too; a page may show either.
   if ([text, `${stderr}${text}`.replace(/\n$/, '')].includes(expected)) return undefined
   const shown = differences(expected, text === '' ? stderr.replace(/\n$/, '') : text)
   return [`${fence.page}:${fence.line} prints something else than the page says`, ...shown].join('\n')
 }
 
-/** A folder with a `gantry` that runs this repository's command on the Node that runs this. */
+/** A folder with a `gantry` that runs this repository's command on the current Node. */
 function shim(root: string, folder: string): string {
   const bin = join(folder, 'bin')
   mkdirSync(bin, { recursive: true })
@@ -42,7 +42,7 @@ function shim(root: string, folder: string): string {
 /** Fields that differ from run to run. */
 const volatile: ReadonlySet<string> = new Set(['callId', 'chainId', 'startedAt', 'durationMs', 'wallMs', 'score'])
 
-/** Compares JSON, one document or one a line, without what differs from run to run. */
+/** Compares JSON, one document or one per line, without the fields that differ from run to run. */
 function sameJson(expected: string, actual: string): boolean {
   try {
     return isDeepStrictEqual(documents(expected), documents(actual))

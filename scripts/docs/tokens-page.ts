@@ -12,7 +12,7 @@ const documents = ['3.0/json/star-trek.json', '3.0/json/readme-legacy.json', '3.
 const sizes = [500, 5_000]
 const orders = 20
 
-/** docs/tokens.md: what a model has to read, counted on what our own doors send. The same tools give the same page. */
+/** docs/tokens.md: how many tokens a model reads, counted on the output of our APIs. The same tools give the same page. */
 export async function tokensPage(): Promise<string> {
   const rows: string[] = []
   let task: Task | undefined
@@ -29,7 +29,7 @@ export async function tokensPage(): Promise<string> {
 
 interface Counts {
   readonly listing: number
-  /** The tools of the compact surface themselves. */
+  /** The definitions of the compact surface. */
   readonly surface: number
   readonly search: number
   readonly describe: number
@@ -70,7 +70,7 @@ interface Task {
   readonly output: unknown
 }
 
-/** One task done twice: call by call through the model, and by a program. Counts what passes the model, definitions apart. */
+/** One task, call by call through the model and as a program. Counts the tokens that the model reads, without definitions. */
 async function taskOf(executor: Executor): Promise<Task> {
   let byCalls = 0
   const call = async (tool: string, args: object): Promise<unknown> => {
@@ -107,7 +107,7 @@ function number(value: number): string {
   return value.toLocaleString('en-US')
 }
 
-/** Two tools that a task needs, in a crowd of others. */
+/** The two tools that a task needs, among many others. */
 function shopTools() {
   const id = { type: 'string' } as const
   return [
@@ -150,7 +150,10 @@ function shopTools() {
       inputSchema: { type: 'object', properties: { order: id }, required: ['order'], additionalProperties: false },
       outputSchema: { type: 'object', properties: { total: { type: 'number' } }, required: ['total'] },
       run: ({ order }: { order: string }) => ({
-        ...{ order, currency: 'EUR', issuedAt: '2026-11-02T09:15:04Z', total: 40 + (Number(order.slice(4)) % 7) },
+        order,
+        currency: 'EUR',
+        issuedAt: '2026-11-02T09:15:04Z',
+        total: 40 + (Number(order.slice(4)) % 7),
         lines: [1, 2, 3].map((line) => ({ line, article: `art_${line}`, quantity: line, price: 4.5 * line })),
       }),
     }),
@@ -167,7 +170,7 @@ function otherTools(count: number) {
   return [...published, ...made].slice(0, count).map(idle)
 }
 
-/** Nobody calls it here. */
+/** Never called here. */
 function idle({ backends: _backends, ...tool }: Tool) {
   return defineTool({ ...tool, run: () => null } as never)
 }
@@ -176,7 +179,7 @@ function page(rows: readonly string[], { calls, byCalls, byProgram, output }: Ta
   return `# Tokens
 
 What a model has to read before it can use a tool, in tokens of \`o200k_base\` (\`gpt-tokenizer\`), counted on the text that our
-own doors send. Written by \`npm run docs -- --write\` (\`scripts/docs/tokens-page.ts\`); \`npm run docs\` says when it is out of date.
+own APIs send. Written by \`npm run docs -- --write\` (\`scripts/docs/tokens-page.ts\`); \`npm run docs\` says when it is out of date.
 
 The tools are 210 of published OpenAPI documents, made-up ones like those of a large company, and two that a task needs:
 \`shop:list_orders\` and \`shop:get_invoice\`.

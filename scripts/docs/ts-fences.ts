@@ -3,12 +3,12 @@ import { join } from 'node:path'
 import { differences, runChild } from '../child.ts'
 import type { Fence } from './page.ts'
 
-/** A name for a fence's file that leads back to its place. */
+/** A file name for a fence that names its page and line. */
 function nameOf({ page, line }: Fence): string {
   return `${page.replaceAll(/[^A-Za-z0-9]+/g, '-')}-L${line}`
 }
 
-/** Type-checks all fences in one go, those that are not run too. */
+/** Type-checks all fences in one compiler run, including those that are not run. */
 export async function typeFaults(root: string, folder: string, fences: readonly Fence[]): Promise<string[]> {
   const at = join(folder, 'types')
   mkdirSync(at, { recursive: true })
@@ -27,9 +27,9 @@ export async function typeFaults(root: string, folder: string, fences: readonly 
   return own.length > 0 ? own : [stdout + stderr]
 }
 
-/** Runs one fence in a process of its own; a text or JSON fence right after it is what it must print. */
+/** Runs one fence in its own process; a text or JSON fence right after it is the expected output. */
 export async function runFault(folder: string, fence: Fence): Promise<string | undefined> {
-  // Node strips no types from files below node_modules, but it does from a program that it is handed.
+  // Node strips no types from files below node_modules, but it does from a program given on the command line.
   const program = ['--input-type=module-typescript', '--eval', fence.text]
   const { code, stdout, stderr } = await runChild(process.execPath, program, { cwd: folder })
   const at = `${fence.page}:${fence.line}`

@@ -5,11 +5,11 @@ import { pythonMcp, pythonMcpVersions } from './python-mcp.ts'
 import { s3Program } from './s3.ts'
 import { toxiproxyProgram } from './toxiproxy.ts'
 
-/** An engine that Debian does not have: fetched or built once for the user, which takes a minute or two. */
+/** An engine without a Debian package: downloaded or built once per user, which takes a minute or two. */
 export interface BuiltEngine {
   readonly name: string
   readonly use: string
-  /** Why it cannot be had; absent when it can. */
+  /** Why it is unavailable; absent when it is available. */
   readonly missing?: string
 }
 
@@ -25,7 +25,7 @@ const engines = [
   })),
 ]
 
-/** Builds what is not there yet, before tests begin whose time is limited. */
+/** Builds missing engines before the tests start, because tests have a timeout. */
 export async function buildEngines(): Promise<readonly BuiltEngine[]> {
   const built: BuiltEngine[] = []
   for (const { name, use, build } of engines) {

@@ -3,9 +3,9 @@ import { homedir } from 'node:os'
 import { isAbsolute, join } from 'node:path'
 
 /**
- * An engine that has to be built or fetched once, kept for the user from then on, outside the repository. Answers its
- * folder. `build` fills an empty draft, which is renamed into place whole; so a build that fails leaves nothing, and
- * when two build at once the first to finish is used by both.
+ * Builds or downloads an engine once per user, outside the repository, and returns its folder. `build` fills an empty
+ * temporary folder, which is renamed atomically; so a failed build leaves nothing, and of two concurrent builds both
+ * use the first to finish.
  */
 export async function cachedEngine(
   name: string,
@@ -34,7 +34,7 @@ function cacheFolder(): string {
   return join(isAbsolute(named) ? named : join(homedir(), '.cache'), 'gantry', 'engines')
 }
 
-/** What was left by those who were killed; nobody takes an hour. */
+/** Leftovers of killed processes; no live process takes an hour. */
 function removeDrafts(home: string): void {
   const old = Date.now() - 3_600_000
   for (const name of readdirSync(home).filter((entry) => entry.startsWith('draft-'))) {

@@ -10,15 +10,15 @@ export interface Certificate {
 }
 
 export interface IssueOptions {
-  /** Names and addresses that it is good for; 127.0.0.1 and localhost when absent. */
+  /** Subject alternative names; 127.0.0.1 and localhost when absent. */
   readonly hosts?: readonly string[]
   /** Its common name; `gantry-test` when absent. */
   readonly name?: string
-  /** From now; -1 has expired. */
+  /** Validity from now; -1 is expired. */
   readonly days?: number
 }
 
-/** A certificate authority of our own, in a folder that `remove` takes away. */
+/** A test certificate authority, in a folder that `remove` deletes. */
 export interface Authority {
   readonly caFile: string
   readonly ca: string
@@ -27,7 +27,7 @@ export interface Authority {
   remove(): void
 }
 
-/** Makes an authority with OpenSSL; whatever trusts it trusts nobody else's certificates. */
+/** Creates an authority with OpenSSL; a client that is given it trusts no other certificates. */
 export function makeAuthority(name = 'Gantry tests'): Authority {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-ca-'))
   const caFile = join(folder, 'ca.pem')
@@ -35,7 +35,9 @@ export function makeAuthority(name = 'Gantry tests'): Authority {
   openssl('req', '-x509', ...newKey(caKey), '-subj', `/CN=${name}`, '-days', '2', '-out', caFile)
   let issued = 0
   return {
-    ...{ caFile, folder, ca: readFileSync(caFile, 'utf8') },
+    caFile,
+    folder,
+    ca: readFileSync(caFile, 'utf8'),
     issue({ hosts = ['127.0.0.1', 'localhost'], name: own = 'gantry-test', days = 1 } = {}) {
       issued += 1
       const [keyFile, certFile] = [join(folder, `${issued}.key`), join(folder, `${issued}.pem`)]

@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 /**
- * A new folder for what an engine of a test keeps. It is in the memory that the whole run was given, when there is one:
- * there a copy of a database costs a tenth, and no statement waits for a disk. A process that is killed loses nothing of
- * what it wrote there, just as on a disk.
+ * A new data folder for an engine of a test. It is in the in-memory folder of the test run, if there is one:
+ * there a copy of a database costs a tenth, and no statement waits for a disk. A killed process loses none of its
+ * writes, just as on a disk.
  */
 export function engineFolder(name: string): string {
   return mkdtempSync(join(process.env.GANTRY_TEST_MEMORY ?? tmpdir(), `gantry-${name}-`))
@@ -13,15 +13,15 @@ export function engineFolder(name: string): string {
 
 const memory = '/dev/shm'
 const tmpfs = 0x01_02_19_94
-/** More than all engines of a run have at once. */
+/** More than all engines of a run use at once. */
 const leastBytes = 3 * 1024 ** 3
 
-/** A folder in memory for a whole run, whose tests find it by `env`; nothing where there is too little of it. */
+/** An in-memory folder for a whole run, whose tests find it by `env`; undefined where memory is too small. */
 export function sharedMemory(): { readonly env: NodeJS.ProcessEnv; remove(): void } {
   if (!isLarge()) return { env: {}, remove: () => undefined }
   removeLeft()
   const folder = mkdtempSync(join(memory, `gantry-run-${process.pid}-`))
-  // As `/tmp` is: a server that runs as somebody else has its own folder within, and its keeper removes that.
+  // Mode of `/tmp`: a server that runs as another user has its own folder inside, and its keeper removes that.
   chmodSync(folder, 0o1777)
   return { env: { GANTRY_TEST_MEMORY: folder }, remove: () => rmSync(folder, { recursive: true, force: true }) }
 }
@@ -35,7 +35,7 @@ function isLarge(): boolean {
   }
 }
 
-/** What was left by runs that were killed would stay in memory until the machine ends. */
+/** Removes leftovers of killed runs, which would stay in memory until the machine restarts. */
 function removeLeft(): void {
   for (const name of readdirSync(memory)) {
     const pid = /^gantry-run-(\d+)-/.exec(name)?.[1]

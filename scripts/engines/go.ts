@@ -6,17 +6,17 @@ import { installPackages } from './packages.ts'
 
 /** A program of Go's module registry. */
 export interface GoProgram {
-  /** What the engine is called in the cache. */
+  /** The name of the engine in the cache. */
   readonly name: string
-  /** The package of its `main`; the program is called like the last part. */
+  /** The import path of its `main` package; its last part is the name of the program. */
   readonly package: string
   readonly version: string
 }
 
-/** Building takes a minute or two; a machine that is ten times as busy still gets there. */
+/** Building takes a minute or two; the timeout also suits a machine ten times as busy. */
 const buildMs = 1_200_000
 
-/** The path of a program that is built once for the user; rejects with the compiler's words when it cannot be. */
+/** The path of a program that is built once per user; rejects with the compiler's output when the build fails. */
 export async function goProgram({ name, package: main, version }: GoProgram): Promise<string> {
   const folder = await cachedEngine(name, version, (draft) => build(`${main}@${version}`, draft))
   return join(folder, main.slice(main.lastIndexOf('/') + 1))
@@ -31,7 +31,7 @@ async function build(source: string, folder: string): Promise<void> {
   })
 }
 
-/** It takes no `--version`. */
+/** `go` has no `--version`. */
 function hasGo(): boolean {
   return spawnSync('go', ['version'], { stdio: 'ignore' }).status === 0
 }

@@ -6,12 +6,12 @@ import { cachedEngine } from './cache.ts'
 
 export const inspectorVersion = '2.12.0'
 
-/** Some 100 packages; a slow registry still gets there. */
+/** Timeout for installing about 100 packages, also from a slow registry. */
 const installMs = 600_000
 
 /**
- * The path of the MCP inspector, installed once for the user. It is no dependency of the repository, because it brings a
- * web application and its builder. Rejects with npm's words when it cannot be had.
+ * The path of the MCP inspector, installed once per user. It is not a dependency of the repository, because it includes
+ * a web application and its bundler. Rejects with npm's output when the installation fails.
  */
 export async function mcpInspector(): Promise<string> {
   const folder = await cachedEngine('mcp-inspector', inspectorVersion, install)

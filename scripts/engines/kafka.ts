@@ -10,7 +10,7 @@ import { engineFolder } from './folder.ts'
 import { freePort, type KeptServer, keepServer } from './keeper.ts'
 import { hasProgram, installPackages } from './packages.ts'
 
-/** A Kafka of one broker, which is its own controller, on loopback ports. It makes no topic that nobody created. */
+/** A Kafka of one broker, which is its own controller, on loopback ports. It creates no topics by itself. */
 export interface KafkaServer extends KeptServer {
   /** `host:port`, for clients that need not say who they are. */
   readonly brokers: string
@@ -28,7 +28,7 @@ export interface KafkaServerOptions {
   readonly settings?: { readonly [name: string]: string | number }
   /** Makes a way to an address of the broker, such as a proxy, and answers its port; a broker tells clients its address. */
   readonly link?: (upstream: string) => Promise<number>
-  /** Speaks TLS on a port of its own besides, with clients of this authority alone when it is given. */
+  /** Also serves TLS on a port of its own, with clients of this authority alone when it is given. */
   readonly tls?: Certificate & { readonly clientCaFile?: string }
   /** Over TLS clients have to say who they are, by SCRAM-SHA-512, as the `guarded` ones do. */
   readonly scram?: boolean
@@ -52,7 +52,9 @@ export async function startKafka(options: KafkaServerOptions = {}): Promise<Kafk
   try {
     cpSync(join(engine, 'storage'), join(folder, 'storage'), { recursive: true })
     const ports = {
-      ...{ open: await freePort(), guarded: await freePort(), control: await freePort() },
+      open: await freePort(),
+      guarded: await freePort(),
+      control: await freePort(),
       ...(options.link === undefined ? {} : { linked: await linkedPorts(options.link) }),
       ...(options.tls === undefined ? {} : { secure: await freePort() }),
     }
@@ -63,7 +65,9 @@ export async function startKafka(options: KafkaServerOptions = {}): Promise<Kafk
     if (options.scram === true) formatWithUser(engine, folder, file, password)
     const brokers = `127.0.0.1:${ports.open}`
     const kept = await keepServer({
-      ...{ name: 'Kafka', folder, lastSignal: 'KILL' },
+      name: 'Kafka',
+      folder,
+      lastSignal: 'KILL',
       command: [...javaOf(engine), 'kafka.Kafka', file],
       isReady: () => answers(ports.open),
     })

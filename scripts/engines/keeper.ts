@@ -9,34 +9,36 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { searchPath } from './packages.ts'
 
 /**
- * A server of our own in a private folder, started by a keeper that holds its lifeline, a pipe from us. When we end,
- * however we end, the pipe closes, and the keeper stops the server and removes the folder. So nothing has to be tidied
- * up by hand, and a server that nobody stops keeps neither the process alive nor outlives it.
+ * A test server in a private folder, started by a keeper process that reads a pipe from this process. When this process
+ * ends, for any reason, the pipe closes, and the keeper stops the server and removes the folder. So no cleanup by hand
+ * is needed, and a server that is never stopped neither keeps this process alive nor outlives it.
  */
 export interface KeptServer {
-  /** Of the server's first process; another one after `restart`. */
+  /** Process id of the server's main process; it changes after `restart`. */
   readonly pid: number
   readonly folder: string
-  /** The whole server dies at once (SIGKILL), as in a power cut; `restart` brings it back. */
+  /** Kills the whole server at once (SIGKILL), as in a power cut; `restart` starts it again. */
   kill(): void
-  /** Nothing of it runs until `resume`; connections stay open and silent (SIGSTOP). */
+  /** Freezes it until `resume` (SIGSTOP); connections stay open without an answer. */
   pause(): void
   resume(): void
-  /** Starts it again, on the same folder and port, after a `kill` or in place of what runs. */
+  /** Restarts it on the same folder and port, after a `kill` or while it runs. */
   restart(): Promise<void>
-  /** Ends it and removes the folder; harmless when repeated. */
+  /** Stops it and removes the folder; idempotent. */
   stop(): Promise<void>
 }
 
 export interface KeepOptions {
   readonly name: string
-  /** Removed at the end; what the server prints is in `log` within. */
+  /** Removed at the end; the server's output is in its file `log`. */
   readonly folder: string
   readonly command: readonly string[]
   readonly owner?: { readonly uid?: number; readonly gid?: number }
-  /** What ends the server at once. */
-  readonly lastSignal: 'QUIT' | 'KILL'
-  /** Whether the server, which has this process id, takes connections. */
+  /** The signal that ends the server at once; TERM for one that leaves mounts or processes behind when it is killed. */
+  readonly lastSignal: 'QUIT' | 'KILL' | 'TERM'
+  /** A shell script that runs after the server's end, before the folder, `$folder`, is removed. */
+  readonly cleanUp?: string
+  /** Whether the server with this process id accepts connections. */
   readonly isReady: (pid: number) => boolean | Promise<boolean>
 }
 
@@ -47,26 +49,27 @@ const mostRestarts = 20
 const restartEveryMs = 250
 
 /**
- * First its folder and the last signal, then the command. Runs the command and says its process id; each further line
- * on its input runs it again once the one before has ended. At the end of its input it ends the command and its folder.
+ * The keeper's shell script. Arguments: the folder, the final signal, the clean-up script, then the command. It runs the command and prints
+ * its process id; each further line on stdin runs it again after it has ended. At the end of stdin it stops the command
+ * and removes the folder.
  */
 const keeper = `
-folder=$1; last=$2; shift 2
+folder=$1; last=$2; clean=$3; shift 3
 run() { "$@" </dev/null >>"$folder/log" 2>&1 & pid=$!; echo $pid; }
 run "$@"
 while read -r line; do wait $pid; run "$@"; done
 kill -CONT $pid; kill -$last $pid
-wait $pid; rm -rf "$folder"
+wait $pid; eval "$clean"; rm -rf "$folder"
 `
 
-/** Starts a server; resolves when it is ready, and rejects with what it printed when it is not. */
+/** Starts a server; resolves when it is ready, and rejects with its output when it fails. */
 export async function keepServer(options: KeepOptions): Promise<KeptServer> {
-  const { folder, command, owner = {}, lastSignal } = options
-  const child = spawn('sh', ['-c', keeper, 'keeper', folder, lastSignal, ...command], {
+  const { folder, command, owner = {}, lastSignal, cleanUp = '' } = options
+  const child = spawn('sh', ['-c', keeper, 'keeper', folder, lastSignal, cleanUp, ...command], {
     ...owner,
     cwd: folder,
     env: { PATH: searchPath() },
-    // Ctrl-C in a terminal is for us, who then end; the server goes after us.
+    // Ctrl-C in a terminal must reach only this process; the server stops after it.
     detached: true,
     stdio: ['pipe', 'pipe', 'ignore'],
   })
@@ -114,7 +117,7 @@ function serverOf(child: Keeper, { name, folder, isReady }: KeepOptions): KeptSe
         try {
           return await begin()
         } catch (error) {
-          // What it forked in the moment of its death lives a little longer, and a new one refuses to run beside that.
+          // A child forked just before the kill lives a little longer, and a new server refuses to start meanwhile.
           if (left === 0 || isAlive(pid)) throw error
           await pause(restartEveryMs)
         }
@@ -129,7 +132,7 @@ function serverOf(child: Keeper, { name, folder, isReady }: KeepOptions): KeptSe
   }
 }
 
-/** Outside the range of ports that outgoing connections get, where a client could find itself while the server is down. */
+/** Outside the ephemeral range, where a client could connect to itself while the server is down. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = randomInt(10_000, 32_000)
@@ -144,7 +147,7 @@ export async function freePort(): Promise<number> {
   }
 }
 
-/** The server's own processes; each may be in a session of its own, so that they cannot be reached as a group. */
+/** The server's processes; each may have its own session, so a process group does not cover them. */
 function childrenOf(pid: number): number[] {
   const listed = attempt(() => readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8'))
   return (listed ?? '').split(' ').filter(Boolean).map(Number)
@@ -154,7 +157,7 @@ function sendSignal(pid: number, signal: NodeJS.Signals): void {
   attempt(() => process.kill(pid, signal))
 }
 
-/** Dead is also what its keeper has not waited for yet. */
+/** A zombie that its keeper has not waited for yet counts as dead. */
 function isAlive(pid: number): boolean {
   const stat = attempt(() => readFileSync(`/proc/${pid}/stat`, 'utf8'))
   return stat !== undefined && !/\) [ZX] /.test(stat)
@@ -164,7 +167,7 @@ function logOf(folder: string): string {
   return (attempt(() => readFileSync(join(folder, 'log'), 'utf8')) ?? '').slice(-2_000)
 }
 
-/** What the work gives, or undefined when it fails. */
+/** The result of the work, or undefined when it fails. */
 export function attempt<T>(work: () => T): T | undefined {
   try {
     return work()

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { globSync } from 'node:fs'
 import { delimiter } from 'node:path'
 
-/** A program that tests use, the Debian package that brings it, and what it is for. */
+/** A program that tests use, its Debian package, and its purpose. */
 export interface Program {
   readonly name: string
   readonly package: string
@@ -12,7 +12,7 @@ export interface Program {
 /** Shells whose completion scripts are tested by running them. */
 export const shells = ['bash', 'zsh', 'fish']
 
-/** Programs from Debian, each installed when it is missing and we are root. */
+/** Programs from Debian; each missing one is installed if the process is root. */
 export const programs: readonly Program[] = [
   ...shells.map((name) => ({ name, package: name, use: 'completion' })),
   { name: 'bwrap', package: 'bubblewrap', use: 'sandboxes' },
@@ -22,7 +22,7 @@ export const programs: readonly Program[] = [
   { name: 'promtool', package: 'prometheus', use: 'metrics' },
 ]
 
-/** PATH, and where Debian keeps programs of which several versions can be installed; the newest is found first. */
+/** PATH, and the folders in which Debian installs several versions of a program; the newest first. */
 export function searchPath(): string {
   const versioned = globSync('/usr/lib/postgresql/*/bin').sort((a, b) => b.localeCompare(a, 'en', { numeric: true }))
   return [...versioned, process.env.PATH ?? ''].join(delimiter)
@@ -33,12 +33,12 @@ export function hasProgram(name: string): boolean {
   return spawnSync(name, ['--version'], { stdio: 'ignore', env }).status === 0
 }
 
-/** Installs what is missing, on Debian as root; elsewhere the table of engines says that it is missing. */
+/** Installs missing packages, on Debian as root; elsewhere the table of engines lists them as missing. */
 export function installPrograms(): void {
   installPackages(...programs.filter(({ name }) => !hasProgram(name)).map((program) => program.package))
 }
 
-/** Packages that only some need, such as the bench, are installed by those. */
+/** Installs packages that only some scripts need, such as the bench. */
 export function installPackages(...wanted: readonly string[]): void {
   if (wanted.length === 0 || process.getuid?.() !== 0 || !hasProgram('apt-get')) return
   console.error(`gantry: installing ${wanted.join(', ')} (apt-get) …`)

@@ -7,7 +7,7 @@ import { engineFolder } from './folder.ts'
 import { attempt, freePort, type KeptServer, keepServer } from './keeper.ts'
 import { hasProgram, installPrograms, searchPath } from './packages.ts'
 
-/** A PostgreSQL server of our own, on a loopback port, with a password, durable as in production. */
+/** A test PostgreSQL server on a loopback port, with a password, durable as in production. */
 export interface PostgresServer extends KeptServer {
   /** With the user and the password, for the database `postgres`. */
   readonly url: string
@@ -16,7 +16,7 @@ export interface PostgresServer extends KeptServer {
 export interface PostgresOptions {
   /** More settings, such as `max_connections`. */
   readonly settings?: { readonly [name: string]: string | number }
-  /** Speaks TLS with whoever wants it. */
+  /** Accepts TLS connections too. */
   readonly tls?: Certificate
 }
 
@@ -41,7 +41,10 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
     const data = join(folder, 'data')
     const kept = await keepServer({
-      ...{ name: 'PostgreSQL', folder, owner, lastSignal: 'QUIT' },
+      name: 'PostgreSQL',
+      folder,
+      owner,
+      lastSignal: 'QUIT',
       command: ['postgres', '-D', data, ...flags],
       isReady: (pid) => isReady(data, pid),
     })
@@ -52,14 +55,14 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   }
 }
 
-/** One server for a whole run: its tests find it by `env`. Nothing where PostgreSQL is not installed; those tests skip. */
+/** One server for a whole run; its tests find it by `env`. Undefined without PostgreSQL; those tests skip. */
 export async function sharedPostgres(): Promise<{ readonly env: NodeJS.ProcessEnv; stop(): Promise<void> }> {
   if (!hasProgram('postgres')) return { env: {}, stop: async () => {} }
   const { url, stop } = await startPostgres({ settings: { max_connections: 200 } })
   return { env: { GANTRY_TEST_POSTGRES: url }, stop }
 }
 
-/** The server reads only a key that nobody else can. */
+/** The server refuses a key that others can read. */
 function placeCertificate({ certFile, keyFile }: Certificate, folder: string, owner: Owner): object {
   const files = { ssl_cert_file: join(folder, 'server.pem'), ssl_key_file: join(folder, 'server.key') }
   copyFileSync(certFile, files.ssl_cert_file)
@@ -101,7 +104,7 @@ function initialise(folder: string, password: string, owner: Owner): void {
   if (made.status !== 0) throw new Error(`initdb failed: ${made.error?.message ?? made.stderr}`)
 }
 
-/** The server says so in the eighth line of this file, where `pg_ctl` looks, too; the first is its process id. */
+/** `postmaster.pid`, as `pg_ctl` reads it: the eighth line is the status, the first the process id. */
 function isReady(data: string, pid: number): boolean {
   const lines = attempt(() => readFileSync(join(data, 'postmaster.pid'), 'utf8'))?.split('\n')
   return lines?.[0] === String(pid) && lines[7]?.trim() === 'ready'

@@ -6,7 +6,7 @@ import { installPackages } from './packages.ts'
 /** The two generations of the Python SDK of MCP that clients are built on. */
 export const pythonMcpVersions = ['1.30.0', '2.3.0'] as const
 
-/** Some 30 packages; a slow registry still gets there. */
+/** Timeout for installing about 30 packages, also from a slow registry. */
 const installMs = 600_000
 const python = '/usr/bin/python3'
 

@@ -3,13 +3,13 @@ import { Redis } from 'ioredis'
 import { freePort } from './keeper.ts'
 import { type RedisOptions, type RedisServer, startRedis } from './redis.ts'
 
-/** A main server, a replica of it and a sentinel that watches both, each with the same password. */
+/** A master, a replica and a sentinel that monitors both, each with the same password. */
 export interface SentinelFleet {
   /** `redis+sentinel://…`, with the password of the servers. */
   readonly url: string
   readonly password: string
   readonly servers: readonly [RedisServer, RedisServer]
-  /** Makes the replica the main server; resolves once the sentinel says so. */
+  /** Promotes the replica; resolves once the sentinel reports it as the master. */
   failOver(): Promise<void>
   stop(): Promise<void>
 }
@@ -35,14 +35,17 @@ export async function startSentinelFleet(): Promise<SentinelFleet> {
     const watching = [
       `sentinel monitor ${name} 127.0.0.1 ${main.port} 1`,
       `sentinel auth-pass ${name} ${password}`,
-      ...[`sentinel down-after-milliseconds ${name} 5000`, `sentinel failover-timeout ${name} 10000`],
+      `sentinel down-after-milliseconds ${name} 5000`,
+      `sentinel failover-timeout ${name} 10000`,
     ]
     const sentinel = await start({ password, sentinel: true, more: watching })
     const ask = (...words: string[]): Promise<unknown> => asked(sentinel, (client) => client.call('SENTINEL', ...words))
     await until(async () => ((await ask('REPLICAS', name)) as unknown[]).length === 1)
     await until(async () => (await asked(replica, (client) => client.info())).includes('master_link_status:up'))
     return {
-      ...{ password, servers: [main, replica], stop },
+      password,
+      servers: [main, replica],
+      stop,
       url: `redis+sentinel://:${password}@127.0.0.1:${sentinel.port}/${name}`,
       async failOver() {
         await until(async () => (await ask('FAILOVER', name).catch(() => '')) === 'OK')

@@ -7,7 +7,7 @@ import { engineFolder } from './folder.ts'
 import { freePort, type KeptServer, keepServer } from './keeper.ts'
 import { hasProgram, installPackages } from './packages.ts'
 
-/** A Redis server of our own, on a loopback port, with a password; it logs what it does to a file. */
+/** A test Redis server on a loopback port, with a password and an append-only file. */
 export interface RedisServer extends KeptServer {
   /** With the password. */
   readonly url: string
@@ -18,15 +18,15 @@ export interface RedisServer extends KeptServer {
 }
 
 export interface RedisOptions {
-  /** When its log is written to disk: every second, so that a crash can lose that much, or before each answer. */
+  /** `appendfsync`: every second, so that a crash can lose that much, or before each response. */
   readonly fsync?: 'everysec' | 'always'
-  /** Speaks TLS on a port of its own besides, with clients of this authority alone when it is given. */
+  /** Also listens with TLS on a second port; with an authority, only for its client certificates. */
   readonly tls?: Certificate & { readonly clientCaFile?: string }
   /** A random one when absent. */
   readonly password?: string
-  /** Further lines of its settings. */
+  /** Additional lines of its configuration. */
   readonly more?: readonly string[]
-  /** It watches other servers instead of keeping data. */
+  /** Runs as a sentinel. */
   readonly sentinel?: boolean
 }
 
@@ -45,7 +45,9 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
     const lines = more.map((line) => `${line}\n`).join('')
     writeFileSync(settings, `${settingsOf(folder, port, password)}${kind}${secure}${lines}`, { mode: 0o600 })
     const kept = await keepServer({
-      ...{ name: 'Redis', folder, lastSignal: 'KILL' },
+      name: 'Redis',
+      folder,
+      lastSignal: 'KILL',
       command: ['redis-server', settings, ...(sentinel ? ['--sentinel'] : [])],
       isReady: () => answers(port, password),
     })
@@ -72,18 +74,18 @@ function tlsSettings(port: number, { certFile, keyFile, clientCaFile }: NonNulla
   return `${[...files, ...clients].join('\n')}\n`
 }
 
-/** While it reads its log it takes connections but answers that it is loading. */
+/** While it loads its append-only file it accepts connections and answers LOADING. */
 function answers(port: number, password: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = createConnection(port, '127.0.0.1')
     socket.setEncoding('latin1')
-    let heard = ''
+    let received = ''
     socket.on('data', (text: string) => {
-      heard += text
-      if (heard.split('\r\n').length > 2) socket.destroy()
+      received += text
+      if (received.split('\r\n').length > 2) socket.destroy()
     })
     socket.on('error', () => {})
-    socket.on('close', () => resolve(heard.includes('+PONG')))
+    socket.on('close', () => resolve(received.includes('+PONG')))
     socket.write(`AUTH ${password}\r\nPING\r\n`)
   })
 }

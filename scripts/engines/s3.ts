@@ -42,7 +42,9 @@ export async function startS3({ tls }: S3ServerOptions = {}): Promise<S3Server> 
     writeFileSync(join(folder, 'keys'), keysFile(keys), { mode: 0o600 })
     const endpoint = `${tls === undefined ? 'http' : 'https'}://127.0.0.1:${port}`
     const kept = await keepServer({
-      ...{ name: 'versitygw', folder, lastSignal: 'KILL' },
+      name: 'versitygw',
+      folder,
+      lastSignal: 'KILL',
       command: [
         ...withKeys,
         path,
@@ -65,7 +67,7 @@ export async function startS3({ tls }: S3ServerOptions = {}): Promise<S3Server> 
   }
 }
 
-/** The keys come from a file of ours, because everybody on the machine can read a command line. */
+/** The keys come from a file of ours, because every user of the machine can read a command line. */
 const withKeys = ['sh', '-c', '. ./keys; exec "$0" "$@"']
 
 function keysFile(keys: { readonly accessKeyId: string; readonly secretAccessKey: string }): string {

@@ -6,11 +6,11 @@ import { hasProgram, programs } from './packages.ts'
 interface Engine {
   readonly name: string
   readonly use: string
-  /** Why it was not used; absent when it was. */
+  /** Why it was not used; absent when it was used. */
   readonly missing?: string
 }
 
-/** What the tests can run against. Engines join the list with the first test that needs them. */
+/** The engines that the tests can use. */
 function engines(root: string, built: readonly BuiltEngine[]): Engine[] {
   const suite = existsSync(join(root, '../shared/data/json-schema-test-suite'))
   return [
@@ -29,7 +29,7 @@ function engines(root: string, built: readonly BuiltEngine[]): Engine[] {
   ]
 }
 
-/** A table of the engines used and of those missing with the reason. */
+/** A table of the used engines, and of the missing ones with the reason. */
 export function engineTable(root: string, built: readonly BuiltEngine[]): string {
   const rows = engines(root, built).map(({ name, use, missing }) => {
     return `  ${missing === undefined ? 'used   ' : 'missing'}  ${name.padEnd(24)} ${use}${missing === undefined ? '' : `: ${missing}`}`
@@ -37,7 +37,7 @@ export function engineTable(root: string, built: readonly BuiltEngine[]): string
   return ['', 'Engines', ...rows].join('\n')
 }
 
-/** Names of engines that are not there. */
+/** Names of missing engines. */
 export function missingEngines(root: string, built: readonly BuiltEngine[]): string[] {
   return engines(root, built).flatMap(({ name, missing }) => (missing === undefined ? [] : [name]))
 }

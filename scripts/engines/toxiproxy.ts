@@ -15,20 +15,20 @@ export interface ProxiedLink {
   readonly port: number
   /** Nothing arrives any more, connections stay open, and new ones open too: a partition. */
   cut(): Promise<void>
-  /** Connections are closed, and new ones refused, as when the server is not there. */
+  /** Closes connections and refuses new ones, as if the server were down. */
   refuse(): Promise<void>
-  /** So long on the way, and at random so much more or less. */
+  /** Adds latency with jitter. */
   latency(ms: number, jitter?: number): Promise<void>
-  /** Not more than so many kilobytes in a second. */
+  /** Limits the bandwidth, in kilobytes a second. */
   slow(kBps: number): Promise<void>
-  /** Connections are reset, new ones too. */
+  /** Resets connections, including new ones. */
   reset(): Promise<void>
-  /** A good link again; connections that were cut are closed. */
+  /** Restores the link; interrupted connections are closed. */
   heal(): Promise<void>
   close(): Promise<void>
 }
 
-/** Built once for the user, which takes a minute; a run of tests does it beforehand. */
+/** Builds it once per user, which takes a minute; a test run does it before the tests. */
 export const toxiproxyProgram = {
   name: 'toxiproxy',
   package: 'github.com/Shopify/toxiproxy/v2/cmd/server',
@@ -42,7 +42,9 @@ export async function startToxiproxy(): Promise<Toxiproxy> {
     const port = await freePort()
     const ask = asker(`http://127.0.0.1:${port}`)
     const kept = await keepServer({
-      ...{ name: 'toxiproxy', folder, lastSignal: 'KILL' },
+      name: 'toxiproxy',
+      folder,
+      lastSignal: 'KILL',
       command: [path, '-host', '127.0.0.1', '-port', String(port)],
       isReady: () =>
         ask('GET', '/version').then(

@@ -6,7 +6,7 @@ import type { Fault } from './fault.ts'
 import { pooled } from './load.ts'
 import { openSite } from './site.ts'
 
-/** A tool behind a service that is somewhere else. */
+/** Configuration of a tool behind another HTTP service. */
 function behind(port: number): string {
   const origin = `http://127.0.0.1:${port}`
   return `
@@ -22,7 +22,7 @@ function behind(port: number): string {
 
 const retryStorm: Fault = {
   number: 36,
-  name: 'a backend that is down is not asked more often than there are calls, and none of them is lost',
+  name: 'a backend that is down gets at most one request for each call, and no call is lost',
   async run(t, size) {
     const calls = size === 'quick' ? 200 : 1_000
     let asked = 0
@@ -54,10 +54,10 @@ const retryStorm: Fault = {
         await sleep(200)
       }
     })
-    const told = JSON.stringify(Object.fromEntries(ends))
-    t.diagnostic(`${calls} calls, ${whileDown} requests while the backend was down, ${asked} in all: ${told}`)
+    const outcomes = JSON.stringify(Object.fromEntries(ends))
+    t.diagnostic(`${calls} calls, ${whileDown} requests while the backend was down, ${asked} in all: ${outcomes}`)
     assert.ok(whileDown > 0 && whileDown <= 1.1 * calls, `${whileDown} requests for ${calls} calls`)
-    assert.ok((ends.get('ok ') ?? 0) > 0.5 * calls, `most calls should have waited for the backend: ${told}`)
+    assert.ok((ends.get('ok ') ?? 0) > 0.5 * calls, `most calls should have waited for the backend: ${outcomes}`)
     await site.sound('retry storm')
   },
 }

@@ -13,19 +13,19 @@ export interface BrokerStormOptions {
   readonly kind: BrokerKind
   readonly workers: number
   readonly calls: number
-  /** Nodes that are killed, at least. */
+  /** The least number of kills. */
   readonly kills: number
-  /** The longest time that a node lives once it takes calls. */
+  /** The longest time between the start of a node and its kill. */
   readonly lifeMs: number
   readonly slots: number
   readonly seed: number
-  /** How often the broker dies meanwhile. */
+  /** The number of kills of the broker. */
   readonly brokerKills?: number
-  /** Whether one more worker comes and goes, every so often. */
+  /** The interval at which one more worker starts or stops; none by default. */
   readonly rebalanceMs?: number
 }
 
-/** Calls of every class by way of a broker, to workers that are killed with no warning again and again. */
+/** Sends calls of every effect class over a broker to workers that are killed repeatedly. */
 export async function brokerStorm(t: TestContext, options: BrokerStormOptions): Promise<Verdict> {
   const { kind, workers, calls, kills, lifeMs, slots, seed, brokerKills = 0, rebalanceMs } = options
   t.diagnostic(`seed ${seed}`)
@@ -56,12 +56,12 @@ export async function brokerStorm(t: TestContext, options: BrokerStormOptions): 
   return verdict
 }
 
-/** So many at a time that there is always more than the workers can do at once. */
+/** Keeps more calls open than the workers have slots. */
 async function drivePaced(gate: Gate, { calls, slots, workers }: BrokerStormOptions, random: () => number) {
   await driveGate(gate, mixed(calls, random, 100), 4 * slots * workers)
 }
 
-/** Where the calls are that nobody has answered. */
+/** The rows of the calls without a reply, for the error message. */
 async function whereabouts(site: Site): Promise<string> {
   const database = await openPostgres({ url: site.url ?? '', connections: 1 })
   const answered = new Set(site.ledgers.replies.map(({ id }) => id))
@@ -86,7 +86,7 @@ interface Killing {
   readonly counts: { kills: number; broker: number; rebalances: number }
 }
 
-/** Kills a node again and again, some while they start, until there is no work or it was often enough. */
+/** Kills a node and its successors, some while they start, until the load ends or `kills` is reached. */
 async function killAgain(site: Site, first: ServiceNode, { kills, lifeMs, random, done, counts }: Killing) {
   let node = first
   while (!done.aborted && counts.kills < kills) {
@@ -96,11 +96,11 @@ async function killAgain(site: Site, first: ServiceNode, { kills, lifeMs, random
     await node.kill()
     node = await startAgain(site, node, random() < 0.2)
   }
-  // One that was not waited for may have found no broker.
+  // A node that was not awaited may have failed to start because the broker was down.
   await node.ready.catch(() => (done.aborted ? undefined : startAgain(site, node)))
 }
 
-/** A node does not start while its broker is away; whoever looks after it tries again. */
+/** Restarts a node until it is ready, as a supervisor does: it exits while its broker is unavailable. */
 async function startAgain(site: Site, gone: ServiceNode, impatient = false): Promise<ServiceNode> {
   for (;;) {
     const starting = site.again(gone)
@@ -128,7 +128,7 @@ async function killBroker(
   }
 }
 
-/** One more worker, then one less, so that the work is shared out anew each time. */
+/** Starts and stops an extra worker, so that partitions are rebalanced each time. */
 async function comeAndGo(site: Site, everyMs: number, done: AbortSignal, counts: Killing['counts']): Promise<void> {
   while (!done.aborted) {
     const guest = await site.start()
@@ -140,7 +140,7 @@ async function comeAndGo(site: Site, everyMs: number, done: AbortSignal, counts:
   }
 }
 
-/** True always: whoever was interrupted goes on. */
+/** Resolves with true after the time, or earlier when `done` aborts. */
 async function rest(ms: number, done?: AbortSignal): Promise<true> {
   await sleep(ms, undefined, done === undefined ? {} : { signal: done }).catch(() => undefined)
   return true

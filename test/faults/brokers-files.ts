@@ -4,20 +4,20 @@ import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { openPostgres } from '../../packages/service/src/storage/databases/postgres.ts'
 import { startS3 } from '../../scripts/engines/s3.ts'
-import { openGate } from './brokers-away.ts'
 import { openBrokerSite, redisPlace, toxiproxy } from './brokers-places.ts'
+import { openGate } from './brokers-unavailable.ts'
 import type { Fault } from './fault.ts'
 import { type Plan, pooled } from './load.ts'
 import { until } from './processes.ts'
 import type { Site } from './site.ts'
 
-/** Calls whose answers are too large for a row; each has another text, so that no file stands for two. */
+/** Calls whose results are too large for a row, each with a different text so that no two share a file. */
 const large = (prefix: string, count: number): Plan[] =>
   Array.from({ length: count }, (_, n) => ({ id: `${prefix}-${n}`, tool: 'read', args: { fill: 100_000 + n } }))
 
 const filesAway: Fault = {
   number: 12,
-  name: 'large answers are kept while S3 refuses, stalls, is slow or dead, and no file that is named is missing',
+  name: 'large results are stored while S3 refuses, resets, is slow or dead, and no referenced file is missing',
   async run(t, size) {
     const s3 = await startS3()
     const link = await (await toxiproxy()).proxy(`127.0.0.1:${s3.port}`)
@@ -58,7 +58,7 @@ function waitingFiles(site: Site): number {
 
 const isFile = (entry: { isFile(): boolean }): boolean => entry.isFile()
 
-/** Reads every file that the database names, and compares it with its digest; answers how many there are. */
+/** Reads every file that the database references, compares it with its digest, and returns their number. */
 async function readFiles(site: Site): Promise<number> {
   const database = await openPostgres({ url: site.url ?? '', connections: 1 })
   const rows = await database.query<{ id: string; digest: string }>('select id, digest from artifacts')

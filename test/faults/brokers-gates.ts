@@ -7,25 +7,25 @@ import { until } from './processes.ts'
 import type { Site } from './site.ts'
 
 export interface Asking {
-  /** Tells a further request for the same call from the first; both have the key of the plan. */
+  /** Numbers a further request for the same call; it has the idempotency key of the plan too. */
   readonly again?: number
-  /** How long to wait for an answer; 150 s. */
+  /** How long to wait for the reply; 150 s. */
   readonly timeoutMs?: number
 }
 
-/** One of the gateways, which writes down what it sent once the broker has it, and all that it hears. */
+/** A gateway that records each request once the broker has it, and every reply. */
 export interface Gate {
-  /** Sends it until the broker has it, and waits for the answer. */
+  /** Retries until the broker has the request, and waits for the reply. */
   ask(plan: Plan, asking?: Asking): Promise<void>
-  /** Sends it until the broker has it; its answer goes where nobody may read it, if so asked. */
+  /** Retries until the broker has the request; `replyTo` names another reply stream. */
   send(plan: Plan, replyTo?: string): Promise<void>
-  /** The gateway itself, when it is the one of Redis. */
+  /** The Stargazer gateway, on Redis only. */
   readonly stargazer?: StargazerGateway
   close(): Promise<void>
 }
 
 const patienceMs = 150_000
-/** Between the key of a request and its number, when it is not the first for its call. */
+/** Separates the key of a request from its number, if it is not the first for its call. */
 const mark = '~'
 
 export async function redisGate(site: Site, redisUrl: string): Promise<Gate> {
@@ -55,7 +55,7 @@ export async function redisGate(site: Site, redisUrl: string): Promise<Gate> {
   }
 }
 
-/** Its requests have one id that is key and correlation at once, so that one asked again is the same request. */
+/** A SomaStack request has one id as key and correlation, so that a repeat is the same request. */
 export async function kafkaGate(site: Site, options: SomastackGatewayOptions): Promise<Gate> {
   const tools = new Map<string, string>()
   const gateway = await somastackGateway({
@@ -73,7 +73,7 @@ export async function kafkaGate(site: Site, options: SomastackGatewayOptions): P
   }
 }
 
-/** Asks all, so many at a time; then some of them once more, which must be answered, and in the same words. */
+/** Sends all requests, `atOnce` at a time, then repeats every fourth, which must get the same reply. */
 export async function driveGate(gate: Gate, plans: readonly Plan[], atOnce: number): Promise<void> {
   await pooled(plans, atOnce, (plan) => gate.ask(plan))
   await pooled(
@@ -114,7 +114,7 @@ function codeOfResult({ status, payload }: Omit<SomastackResult, 'headers'>): st
   return status === 'success' ? undefined : String((payload.error as { code?: unknown } | undefined)?.code)
 }
 
-/** As a gateway does that was told that its broker is away. An answer that did not come is nothing to insist on. */
+/** Retries while the broker is unavailable, as a gateway does; a missing reply is an error. */
 async function insist(work: () => Promise<unknown>): Promise<void> {
   const end = performance.now() + patienceMs
   for (;;) {

@@ -4,11 +4,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import { openPostgres } from '../../packages/service/src/storage/databases/postgres.ts'
 import { createRandom } from '../../packages/service/test/simulator/world.ts'
-import { openGate } from './brokers-away.ts'
 import type { Gate } from './brokers-gates.ts'
 import { kafkaPlace, openBrokerSite, redisPlace } from './brokers-places.ts'
+import { openGate } from './brokers-unavailable.ts'
 import { plansOf } from './crash.ts'
-import { ownServer } from './database.ts'
+import { isQuiet, ownServer } from './database.ts'
 import { type Fault, type Size, seed } from './fault.ts'
 import { mixed, type Plan, pooled } from './load.ts'
 import { until } from './processes.ts'
@@ -26,7 +26,7 @@ const actedAll = (site: Site, plans: readonly Plan[]): Promise<boolean> =>
 
 const withoutDatabase = (killed: boolean): Fault => ({
   number: killed ? 8 : 7,
-  name: `calls by brokers wait while PostgreSQL is down${killed ? ' and their worker killed' : ''}; outcomes are all handed over and answered`,
+  name: `calls over brokers wait while PostgreSQL is down${killed ? ' and their worker killed' : ''}, and every outcome is recorded and replied`,
   async run(t, size) {
     const { server, database } = await ownServer(t)
     const places = [await redisPlace(), await kafkaPlace()]
@@ -47,7 +47,7 @@ const withoutDatabase = (killed: boolean): Fault => ({
         await until(async () => (await site.metric('gantry_spool_depth')) > 0),
         `no outcome waits: ${node.said}`,
       )
-      await sleep(1_500)
+      assert.ok(await until(() => isQuiet(site)), `calls run, or outcomes are not on disk yet: ${node.said}`)
       const depth = await site.metric('gantry_spool_depth')
       if (killed) await node.kill()
       await server.restart()
@@ -67,7 +67,7 @@ async function askAll(gates: readonly Gate[], plans: readonly (readonly Plan[])[
 
 const repliesTrimmed: Fault = {
   number: 17,
-  name: 'answers that were trimmed away unread are had again by their key, and nothing is done again',
+  name: 'a repeat under the same key gets a reply that was trimmed unread, and runs nothing again',
   async run(t, size) {
     const place = await redisPlace()
     const site = await openBrokerSite(t, [place], { service: { slots: 8 } })
@@ -93,7 +93,7 @@ const repliesTrimmed: Fault = {
 
 const jobsTrimmed: Fault = {
   number: 18,
-  name: 'messages that are trimmed away before they are kept raise an alarm each, and can be sent again',
+  name: 'each message trimmed before it was stored is counted and becomes a dead letter, and can be sent again',
   async run(t, size) {
     const place = await redisPlace()
     const site = await openBrokerSite(t, [place], { service: { slots: 512 } })
@@ -118,7 +118,7 @@ const jobsTrimmed: Fault = {
   },
 }
 
-/** From now on no call is kept, as if the database took its time; whoever is about to keep one loses it with the end. */
+/** Blocks inserts of calls by a lock until the returned function is called. */
 export async function stopKeeping(site: Site): Promise<() => Promise<void>> {
   const database = await openPostgres({ url: site.url ?? '', connections: 2, statementMs: 0 })
   const locked = Promise.withResolvers<void>()
@@ -148,7 +148,7 @@ export function client(t: TestContext, url: string | undefined): Redis {
 
 const rebalanced: Fault = {
   number: 19,
-  name: 'calls that take long run once while workers come and go and partitions change hands',
+  name: 'long calls run once while workers join and leave and partitions are rebalanced',
   async run(t, size) {
     const place = await kafkaPlace()
     const site = await openBrokerSite(t, [place], { service: { leaseMs: 5_000, slots: 16, graceMs: 20_000 } })
@@ -172,7 +172,7 @@ const rebalanced: Fault = {
   },
 }
 
-/** The one with a worker that is killed besides shows more; this one is for those who have time. */
+/** For the soak only: the variant that also kills the worker proves more. */
 export const slowKeptFaults: readonly Fault[] = [withoutDatabase(false)]
 
 export const keptFaults: readonly Fault[] = [withoutDatabase(true), repliesTrimmed, jobsTrimmed, rebalanced]

@@ -5,13 +5,13 @@ import {
   createBrokerReplies as sound,
 } from '../../packages/service/src/reply/broker-replies.ts'
 
-export { messageEncoder, replyFiles, replyFilesOf, replyHere } from '../../packages/service/src/reply/broker-replies.ts'
+export { messageEncoder, replyFiles, replyFilesOf } from '../../packages/service/src/reply/broker-replies.ts'
 
-/** Long enough to be killed in. */
+/** Long enough for a kill before the reply. */
 const lateMs = 3_000
 
-/** Answers late, as when the broker takes its time. */
+/** Sends replies late, as with a slow broker. */
 export function createBrokerReplies(options: BrokerRepliesOptions): BrokerReplies {
   const answers = sound(options)
-  return { ...answers, tell: (...told) => void sleep(lateMs).then(() => answers.tell(...told)) }
+  return { ...answers, tell: (...args) => void sleep(lateMs).then(() => answers.tell(...args)) }
 }

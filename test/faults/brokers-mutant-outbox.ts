@@ -1,9 +1,14 @@
 import type { Queries } from '../../packages/service/src/storage/databases/database.ts'
-import { letterPrefix, type Outbox, outboxRecords as sound } from '../../packages/service/src/storage/outbox/outbox.ts'
+import {
+  deadLetterPrefix,
+  type Outbox,
+  outboxPosts,
+  outboxRecords as sound,
+} from '../../packages/service/src/storage/outbox/outbox.ts'
 
-export { letterPrefix }
+export { deadLetterPrefix, outboxPosts }
 
-/** Nothing is ever taken from it, as if there were none. */
+/** An outbox whose messages are never claimed. */
 export function outboxRecords(database: Queries, notAfter?: () => number): Outbox {
   return { ...sound(database, notAfter), claim: async () => [] }
 }

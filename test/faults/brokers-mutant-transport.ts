@@ -4,7 +4,7 @@ import {
 } from '../../packages/service/src/brokers/transports/redis.ts'
 import type { Transport } from '../../packages/service/src/brokers/transports/transport.ts'
 
-/** Settles what it hands over, as if that were safe. */
+/** Acknowledges messages at delivery, before their calls are stored. */
 export async function redisTransport(options: RedisTransportOptions): Promise<Transport> {
   const transport = await sound(options)
   return {

@@ -9,17 +9,17 @@ import { openSite, type Site, type SiteOptions } from './site.ts'
 
 export type BrokerKind = 'kafka' | 'redis'
 
-/** A broker as one test has it to itself: topics, or a database, of its own on a server that the file shares. */
+/** The part of a shared broker that one test uses: its own topics on Kafka, or its own database on Redis. */
 export interface Place {
   readonly kind: BrokerKind
   readonly server: KeptServer
-  /** For the nodes: where the broker is. */
+  /** Environment of the nodes, with the address of the broker. */
   readonly environment: NodeJS.ProcessEnv
-  /** For the configuration: a member of it. */
+  /** Source text of a member of the configuration. */
   readonly config: string
-  /** The way that nodes go, when they go by one that can be made bad; gateways go straight. */
+  /** The proxy between nodes and broker, if there is one; gateways connect directly. */
   readonly link: ProxiedLink | undefined
-  /** A gateway that calls by this broker, with the ledgers of a site. */
+  /** Opens a gateway on this broker that writes to the ledgers of a site. */
   open(site: Site): Promise<Gate>
 }
 
@@ -30,7 +30,7 @@ interface Engines {
   databases: number
 }
 
-/** Of this process, started when they are first needed; they go with it. */
+/** Engines of this process, started at first use; they end with it. */
 const engines: Engines = { databases: 0 }
 
 export const toxiproxy = (): Promise<Toxiproxy> => {
@@ -38,7 +38,7 @@ export const toxiproxy = (): Promise<Toxiproxy> => {
   return engines.toxiproxy
 }
 
-/** Short, so that what a dead worker had goes on soon. */
+/** Short, so that the messages of a dead worker are taken over soon. */
 const silentMs = 1_500
 
 export async function redisPlace({ linked = false, own = false } = {}): Promise<Place> {
@@ -50,9 +50,11 @@ export async function redisPlace({ linked = false, own = false } = {}): Promise<
   const nodesUrl = new URL(url)
   if (link !== undefined) nodesUrl.port = String(link.port)
   return {
-    ...{ kind: 'redis', server, link },
+    kind: 'redis',
+    server,
+    link,
     environment: { REDIS_URL: nodesUrl.href },
-    // The ledgers compare answers, so that a call under storm gets none but its last.
+    // The ledgers compare replies, so that interim replies are disabled.
     config: `redis: { claimIdleMs: ${silentMs}, backgroundMs: 0 },`,
     open: (site) => redisGate(site, url),
   }
@@ -66,7 +68,9 @@ export async function kafkaPlace({ linked = false, partitions = 6 } = {}): Promi
   await server.createTopics([topic, results, deadLetters], partitions)
   const settings = { topic, results, deadLetters, group: `group-${mark}`, sessionTimeoutMs: silentMs }
   return {
-    ...{ kind: 'kafka', server, link: linked ? link : undefined },
+    kind: 'kafka',
+    server,
+    link: linked ? link : undefined,
     environment: { KAFKA_BROKERS: (linked ? server.linked : undefined) ?? server.brokers },
     config: `kafka: ${JSON.stringify(settings)},`,
     open: (site) => kafkaGate(site, { brokers: server.brokers, requestsTo: topic, resultsFrom: results }),
@@ -90,7 +94,7 @@ export function placeOf(kind: BrokerKind, options: { readonly linked?: boolean }
   return kind === 'redis' ? redisPlace(options) : kafkaPlace(options)
 }
 
-/** A site whose nodes take calls from these brokers, besides HTTP. */
+/** A site whose nodes take calls from these brokers and over HTTP. */
 export function openBrokerSite(
   t: TestContext,
   places: readonly Place[],
@@ -103,13 +107,13 @@ export function openBrokerSite(
   return openSite(t, { engine: 'postgres', config, environment, ...options })
 }
 
-/** Why the engines cannot be had, for the tests to be skipped; false when they can. */
+/** The reason to skip tests if an engine cannot be started; false if all can. */
 export async function missingEngines(...kinds: readonly BrokerKind[]): Promise<string | false> {
   try {
     await Promise.all(kinds.map((kind) => placeOf(kind)))
     return false
   } catch (error) {
     if (process.env.GANTRY_ENGINES === 'required') throw error
-    return `The engines cannot be had: ${(error as Error).message}`
+    return `Cannot start the engines: ${(error as Error).message}`
   }
 }

@@ -1,8 +1,8 @@
 import { test } from 'node:test'
-import { brokerFaults } from './brokers-away.ts'
 import { fileFaults } from './brokers-files.ts'
 import { keptFaults } from './brokers-kept.ts'
 import { missingEngines } from './brokers-places.ts'
+import { brokerFaults } from './brokers-unavailable.ts'
 import { tryQuickly } from './fault.ts'
 
 const missing = await missingEngines('redis', 'kafka')

@@ -7,7 +7,7 @@ import { pooled } from './load.ts'
 import { until } from './processes.ts'
 import { openSite } from './site.ts'
 
-/** A configuration with a number in it, and a tool that says which one it came with. */
+/** A configuration whose tool `which` returns this number. */
 function numbered(number: number, schema = '{ type: "object" }'): string {
   return `
   tools: [...tools, {
@@ -20,7 +20,7 @@ function numbered(number: number, schema = '{ type: "object" }'): string {
 
 const reloaded: Fault = {
   number: 31,
-  name: 'a call or a chain sees one configuration from its start to its end, however often it changes',
+  name: 'a call or chain uses one configuration from start to end while reloads replace it',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres', config: numbered(0) })
     const node = await site.start()
@@ -63,7 +63,7 @@ const reloaded: Fault = {
   },
 }
 
-/** Which number each name of a configuration on the audit record stands for; more than one makes the record worthless. */
+/** Configuration versions of the audit log that stand for more than one number; there must be none. */
 function numbersByConfig({ audit, results }: Stored): string[] {
   const numbers = new Map<string, Set<number>>()
   const configs = new Map(audit.flatMap(({ call_id, phase, config }) => (phase === 'end' ? [[call_id, config]] : [])))
@@ -77,7 +77,7 @@ function numbersByConfig({ audit, results }: Stored): string[] {
 
 const stale: Fault = {
   number: 38,
-  name: 'a call whose tool changed or went after it was accepted waits for it, ends after a bound, and holds nothing',
+  name: 'a call whose tool changed or was removed after admission fails after versionWaitMs and leaves the queue',
   async run(t, size) {
     const service = { versionWaitMs: 1 }
     const site = await openSite(t, { engine: 'postgres', config: numbered(0), service })

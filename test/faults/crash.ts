@@ -10,7 +10,7 @@ import { readLedger } from './tools.ts'
 
 const classes = ['read', 'keyed', 'once', 'reconcilable', 'repeatable']
 
-/** Hands calls to one node, which begins them at once. */
+/** Submits calls to one node. */
 export async function handTo(site: Site, node: ServiceNode, plans: readonly Plan[]): Promise<void> {
   await pooled(plans, 8, async ({ id, tool, args = {} }) => {
     const client = site.clientOf(node)
@@ -26,7 +26,7 @@ export function plansOf(prefix: string, args: JsonObject, tools = classes): Plan
 const acted = (site: Site, prefix: string): number =>
   new Set(readLedger(`${site.folder}/ledger`).flatMap(({ id }) => (id.startsWith(`${prefix}-`) ? [id] : []))).size
 
-/** Where in the life of a call its worker is killed. */
+/** The stages of a call at which its worker is killed. */
 const stages: readonly {
   readonly name: string
   readonly args: JsonObject
@@ -47,7 +47,7 @@ const stages: readonly {
 
 const killed: Fault = {
   number: 1,
-  name: 'a worker that is killed before, after and beside the effect of a call loses none of them',
+  name: 'no call is lost when its worker is killed before the effect, after the effect or after the outcome',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres', service: { leaseMs: 1_000, maxDeaths: 3 } })
     let [victim] = await Promise.all([site.start(), site.start()])
@@ -69,7 +69,7 @@ const killed: Fault = {
 
 const paused: Fault = {
   number: 2,
-  name: 'a worker that stood still for twice its lease does not decide what has been decided',
+  name: 'the fence rejects outcomes of a worker that was stopped for twice its lease',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres', service: { leaseMs: 1_000, maxDeaths: 20 } })
     const [sleeper] = await Promise.all([site.start(), site.start()])
@@ -93,7 +93,7 @@ const paused: Fault = {
 
 const blocked: Fault = {
   number: 3,
-  name: 'a tool that blocks the event loop for longer than the lease keeps its call and those beside it',
+  name: 'a tool that blocks the event loop for longer than the lease loses neither its lease nor those of other calls',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres', service: { leaseMs: 1_000 } })
     const [busy, other] = await Promise.all([site.start(), site.start()])
@@ -113,7 +113,7 @@ const blocked: Fault = {
 
 const drained: Fault = {
   number: 30,
-  name: 'a worker that is told to stop hands over what it has at once, and ends with 0; a second signal forces it',
+  name: 'a worker that gets SIGTERM releases its calls at once and exits with 0; a second signal forces it',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres', service: { leaseMs: 30_000, slots: 8 } })
     const [stopping] = await Promise.all([site.start(), site.start()])
@@ -127,12 +127,13 @@ const drained: Fault = {
     }
     await load
     const { counts } = await site.sound('drained')
-    // With leases of half a minute, only what was handed back can have been taken up so soon.
+    // Leases last 30 s, so that other workers can only have claimed released calls.
     assert.deepEqual([counts.attemptsLost, counts.unknown, counts.ok], [0, 0, counts.requests])
     const stubborn = await site.again(node)
     await handTo(site, stubborn, [{ id: 'forced-1', tool: 'read', args: { afterMs: 60_000 } }])
     await until(() => acted(site, 'forced') > 0)
     stubborn.signal('SIGTERM')
+    // Signals in quick succession count as one.
     await sleep(300)
     stubborn.signal('SIGTERM')
     assert.equal((await stubborn.ended).code, 130)

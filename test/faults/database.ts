@@ -14,7 +14,7 @@ import { openSite, type Site } from './site.ts'
 import { startProxy } from './tcp-proxy.ts'
 import { readLedger } from './tools.ts'
 
-/** A server that nobody else uses, so that it may be killed. */
+/** A PostgreSQL server for one test, which may kill it. */
 export async function ownServer(
   t: TestContext,
   settings: { readonly [name: string]: string | number } = {},
@@ -37,19 +37,27 @@ const sleepers = (prefix: string, size: Size): Plan[] =>
     plansOf(`${prefix}-${n}`, { afterMs: 1_000 }),
   )
 
-/** The database dies while calls run, whose outcomes then wait on disk; answers how many did. */
+/** Kills the database while calls run, and returns the number of outcomes in the spool. */
 async function dieMidway(site: Site, server: PostgresServer, node: ServiceNode, plans: Plan[]): Promise<number> {
   await handTo(site, node, plans)
   await actedAll(site, plans[0]?.id.split('-')[0] ?? '', plans.length)
   server.kill()
   assert.ok(await until(async () => (await site.metric('gantry_spool_depth')) > 0), `nothing was spooled: ${node.said}`)
-  await sleep(1_000)
+  assert.ok(await until(() => isQuiet(site)), `calls run, or outcomes are not on disk yet: ${node.said}`)
   return site.metric('gantry_spool_depth')
+}
+
+/** Whether no call runs and each that ended has its outcome in the database or the spool. */
+export async function isQuiet(site: Site): Promise<boolean> {
+  const ended = await site.metric('gantry_stage_seconds_count{stage="execute"}')
+  const recorded = await site.metric('gantry_stage_seconds_count{stage="record"}')
+  const open = await Promise.all(['gantry_running', 'gantry_unrecorded_outcomes'].map(site.metric))
+  return recorded >= ended && open.every((count) => count === 0)
 }
 
 const down: Fault = {
   number: 7,
-  name: 'outcomes wait on disk while PostgreSQL is killed or stands still, and are all handed over',
+  name: 'outcomes wait in the spool while PostgreSQL is killed or frozen, and all are recorded afterwards',
   async run(t, size) {
     const { server, database } = await ownServer(t)
     const site = await openSite(t, { engine: 'postgres', url: server.url, database, service: { leaseMs: 5_000 } })
@@ -78,7 +86,7 @@ const down: Fault = {
 
 const frozen: Fault = {
   number: 41,
-  name: 'calls that ended while PostgreSQL stood still for longer than the lease keep their outcome',
+  name: 'calls that end while PostgreSQL is frozen for longer than the lease keep their outcome',
   async run(t, size) {
     const { server, database } = await ownServer(t)
     const site = await openSite(t, { engine: 'postgres', url: server.url, database, service: { leaseMs: 5_000 } })
@@ -99,7 +107,7 @@ const frozen: Fault = {
 
 const downAndKilled: Fault = {
   number: 8,
-  name: 'outcomes that wait on disk outlive the worker, too, and another one hands them over',
+  name: 'outcomes in the spool survive a kill of the worker, and the next process records them',
   async run(t, size) {
     const { server, database } = await ownServer(t)
     const site = await openSite(t, { engine: 'postgres', url: server.url, database, service: { leaseMs: 5_000 } })
@@ -118,17 +126,19 @@ const downAndKilled: Fault = {
   },
 }
 
-/** Does it while calls flow, and then lets all of them end. */
+/** Runs `work` under load, then waits for all calls. */
 async function meanwhile(site: Site, size: Size, prefix: string, work: () => Promise<void>): Promise<void> {
+  const { requests } = site.ledgers
+  const before = requests.length
   const load = drive(site, mixed(size === 'quick' ? 30 : 300, createRandom(seed), 300, prefix), 12)
-  await sleep(300)
+  assert.ok(await until(() => requests.length > before), 'no call was accepted')
   await work()
   await load
 }
 
 const refusing: Fault = {
   number: 9,
-  name: 'locks, a read-only database and one without connections are waited out like one that is down',
+  name: 'no call is lost while PostgreSQL is locked, read-only or out of connections',
   async run(t, size) {
     const { server, database } = await ownServer(t, { max_connections: 30 })
     const site = await openSite(t, { engine: 'postgres', url: server.url, database, service: { leaseMs: 5_000 } })
@@ -174,7 +184,7 @@ async function endOthers(database: Database): Promise<void> {
     where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`)
 }
 
-/** The oldest half of the connections, which are the service's: whoever came later keeps what it has. */
+/** Ends the service's connections; idle ones of the test stay open. */
 async function endGantry(database: Database): Promise<void> {
   await database.query(`
     select pg_terminate_backend(pid) from pg_stat_activity
@@ -184,7 +194,7 @@ async function endGantry(database: Database): Promise<void> {
 
 const cut: Fault = {
   number: 10,
-  name: 'an outcome whose commit nobody heard of is looked up, not done again',
+  name: 'an outcome whose commit was not confirmed is looked up, and its call does not run again',
   async run(t, size) {
     const { server, database } = await ownServer(t)
     const { hostname, port } = new URL(server.url)
@@ -208,7 +218,7 @@ const cut: Fault = {
 
 const withoutTables: Fault = {
   number: 39,
-  name: 'nothing runs without its start on the audit record, and nothing is lost without the dead letters',
+  name: 'no tool runs while the audit table is missing, and no call is lost while the dead-letter table is missing',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres', service: { leaseMs: 2_000, maxDeaths: 50 } })
     const node = await site.start()
@@ -239,7 +249,7 @@ const newer = `
 
 const upgraded: Fault = {
   number: 40,
-  name: 'workers of this version run on beside the tables of the next one, and start there',
+  name: 'workers of this version run and start on the tables of the next version',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres', service: { leaseMs: 3_000 } })
     const [first] = await Promise.all([site.start(), site.start()])

@@ -1,26 +1,25 @@
 import { type TestContext, test } from 'node:test'
 
-/** `quick` fits into `npm test`; `full` has as many calls and injections as the list of faults asks for. */
+/** `quick` fits into `npm test`; `full` has as many calls and injections as the list of faults requires. */
 export type Size = 'quick' | 'full'
 
-/** One line of the list of faults. */
+/** One entry of the list of faults. */
 export interface Fault {
   readonly number: number
-  /** What holds in spite of it. */
+  /** What holds under the fault. */
   readonly name: string
   run(t: TestContext, size: Size): Promise<void>
 }
 
-/** Where chance decides, it does so from this number. */
+/** The seed of all random choices. */
 export const seed = Number(process.env.GANTRY_SOAK_SEED ?? 20_261_115) % 1_000_000
 
-/** These take longest, so that only the soak has them: `npm test` keeps one or two of each kind. */
+/** The slowest faults, which only the soak runs; `npm test` keeps one or two of each kind. */
 const slow: readonly number[] = [
-  ...[2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18, 19],
-  ...[20, 21, 22, 23, 29, 30, 31, 32, 34, 36, 38, 39, 40, 41],
+  2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18, 19, 20, 21, 22, 23, 29, 30, 31, 32, 34, 36, 38, 39, 40, 41,
 ]
 
-/** In `npm test`: all but the slowest. */
+/** For `npm test`: all but the slowest. */
 export function tryQuickly(faults: readonly Fault[]): void {
   tryFaults(
     faults.filter(({ number }) => !slow.includes(number)),
@@ -28,7 +27,7 @@ export function tryQuickly(faults: readonly Fault[]): void {
   )
 }
 
-/** In the soak: those that take longest; with GANTRY_FAULTS=full all of them, at full size, which takes a quarter of an hour. */
+/** For the soak: the slowest; with GANTRY_FAULTS=full all of them at full size, which takes a quarter of an hour. */
 export function tryAtLength(faults: readonly Fault[]): void {
   if (process.env.GANTRY_FAULTS === 'full') tryFaults(faults, 'full')
   else

@@ -12,7 +12,7 @@ import { readLedger } from './tools.ts'
 
 const repeated: Fault = {
   number: 14,
-  name: 'the same key five times at once over two nodes runs once, and another call under it is a conflict',
+  name: 'five concurrent calls under one idempotency key on two nodes run once, and other arguments under it are a conflict',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres' })
     await Promise.all([site.start(), site.start()])
@@ -30,7 +30,7 @@ const repeated: Fault = {
 
 const ordered: Fault = {
   number: 15,
-  name: 'calls of a key with one slot run one at a time in the order in which they came, whoever runs them',
+  name: 'calls of a concurrency key with one slot run one at a time in the order of submission, on any worker',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres' })
     const nodes = await Promise.all([site.start(), site.start()])
@@ -59,15 +59,15 @@ const notAlone = ({ tool }: Plan): boolean => tool !== 'alone'
 
 const skewed: Fault = {
   number: 16,
-  name: 'workers whose clocks are ten minutes apart neither take the calls of each other nor lose their own',
+  name: 'workers whose clocks differ by ten minutes lose no lease to each other',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres', service: { leaseMs: 2_000 } })
     const flags = ['--import', join(import.meta.dirname, 'skew.ts')]
     const nodes = await Promise.all(
       [300_000, -300_000].map(async (skewMs) => {
         const node = await site.start({ flags, environment: { FAULT_SKEW_MS: String(skewMs) } })
-        const told = Date.parse(/"time":"([^"]+)"/.exec(node.said)?.[1] ?? '')
-        assert.ok(Math.abs(told - Date.now() - skewMs) < 60_000, `its clock is not wrong: ${node.said}`)
+        const logged = Date.parse(/"time":"([^"]+)"/.exec(node.said)?.[1] ?? '')
+        assert.ok(Math.abs(logged - Date.now() - skewMs) < 60_000, `its clock is not wrong: ${node.said}`)
         return node
       }),
     )
@@ -85,45 +85,63 @@ const skewed: Fault = {
   },
 }
 
-/** Moments at which a call is cancelled, and what may come of it. */
+/** Moments at which a call is cancelled, and the outcomes it may have. */
 const moments: {
-  readonly [name: string]: { readonly plan: Partial<Plan>; readonly waitMs: number; readonly may: string[] }
+  readonly [name: string]: {
+    readonly plan: Partial<Plan>
+    readonly may: string[]
+    /** Resolves at the moment; false if it never came. */
+    reached?(site: Site, id: string, callId: string): Promise<unknown>
+  }
 } = {
-  delayed: { plan: { options: { delayMs: 60_000 } }, waitMs: 0, may: ['cancelled'] },
-  'at once': { plan: {}, waitMs: 0, may: ['cancelled', 'ok'] },
-  'before its effect': { plan: { args: { beforeMs: 60_000 } }, waitMs: 200, may: ['cancelled'] },
-  'after its effect': { plan: { args: { afterMs: 60_000 } }, waitMs: 200, may: ['cancelled', 'unknown'] },
-  'as it ends': { plan: { args: { afterMs: 60 } }, waitMs: 40, may: ['cancelled', 'ok', 'unknown'] },
-  'when it has ended': { plan: {}, waitMs: 1_000, may: ['ok'] },
+  delayed: { plan: { options: { delayMs: 60_000 } }, may: ['cancelled'] },
+  'at once': { plan: {}, may: ['cancelled', 'ok'] },
+  'before its effect': {
+    plan: { args: { beforeMs: 60_000 } },
+    may: ['cancelled'],
+    reached: (site, _id, callId) => until(async () => (await site.client.get(callId)).state === 'running'),
+  },
+  'after its effect': {
+    plan: { args: { afterMs: 60_000 } },
+    may: ['cancelled', 'unknown'],
+    reached: (site, id) => until(() => readLedger(join(site.folder, 'ledger')).some((line) => line.id === id)),
+  },
+  'as it ends': { plan: { args: { afterMs: 60 } }, may: ['cancelled', 'ok', 'unknown'], reached: () => sleep(40) },
+  'when it has ended': { plan: {}, may: ['ok'], reached: (site, _id, callId) => outcomeOf(site, callId) },
 }
 
 const cancelled: Fault = {
   number: 37,
-  name: 'a call that is cancelled at any stage, from any node and twice, has one end',
+  name: 'a call cancelled at any stage, by two nodes at once, has one outcome',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres', service: { slots: 64 } })
     const [one, other] = await Promise.all([site.start(), site.start()])
     const blocker: Plan = { id: 'blocker', tool: 'alone', args: { afterMs: size === 'quick' ? 2_000 : 10_000 } }
     await handTo(site, one, [blocker])
     const behind = Array.from({ length: 4 }, (_, n) => ({ id: `behind${n}`, tool: 'alone' }))
-    const tries = Object.entries(moments).flatMap(([name, { plan, ...rest }], kind) =>
+    const tries = Object.entries(moments).flatMap(([name, { plan, may, reached }], kind) =>
       Array.from({ length: size === 'quick' ? 2 : 12 }, (_, round) =>
         ['read', 'keyed', 'once', 'reconcilable', 'repeatable'].map((tool) => ({
           name,
-          ...rest,
+          may,
+          reached,
           plan: { id: `m${kind}-${round}-${tool}`, tool, ...plan } as Plan,
         })),
       ).flat(),
     )
-    const queued = behind.map((plan) => ({ name: 'queued', plan, waitMs: 0, may: ['cancelled'] }))
-    const ends = await pooled([...queued, ...tries], 12, async ({ name, plan, waitMs, may }) => {
+    const queued = behind.map((plan) => ({ name: 'queued', plan, may: ['cancelled'], reached: undefined }))
+    const ends = await pooled([...queued, ...tries], 12, async ({ name, plan, may, reached }) => {
       const { id, tool, args = {}, options = {} } = plan as Plan
       const accepted = await site
         .clientOf(one)
         .submit(`fault:${tool}`, { id, ...args }, { ...options, idempotencyKey: id })
       const { callId } = accepted
       site.ledgers.requests.push({ id, tool, callId })
-      await sleep(waitMs)
+      assert.notEqual(
+        await reached?.(site, id, callId),
+        false,
+        `${id} was not cancelled ${name}: the moment never came`,
+      )
       await Promise.all([one, other].map((node) => site.clientOf(node).cancel(callId)))
       const result = await outcomeOf(site, callId)
       hear(site, id, result)

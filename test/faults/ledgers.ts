@@ -4,66 +4,66 @@ import { readAudit } from '../../packages/service/src/storage/audit/entries.ts'
 import { verifyAudit } from '../../packages/service/src/storage/audit/verify.ts'
 import type { Queries } from '../../packages/service/src/storage/databases/database.ts'
 
-/** One line of the tools. */
+/** One line of the ledger, written by a tool. */
 export interface Effect {
   readonly what: 'act' | 'enter' | 'leave'
-  /** Of the request, as its producer named it. */
+  /** The id that the producer gave the request. */
   readonly id: string
   readonly callId: string
   readonly tool: string | undefined
   readonly key: string
   readonly attempt: number
-  /** Of the holder for whom the tool ran. */
+  /** The fence of the lease under which the tool ran. */
   readonly fence: number | undefined
   readonly pid: number
-  /** Of the clock that all processes have in common, in microseconds. */
+  /** Microseconds of the monotonic clock that all processes share. */
   readonly at: number
 }
 
-/** A request that was answered with 2xx, or that a broker has. */
+/** A request that got a 2xx response, or that a broker has stored. */
 export interface Request {
   readonly id: string
   readonly tool: string
-  /** Absent when its sender was told none; its call is the one with its id as the key. */
+  /** Absent if the sender received none; the call is then found by its idempotency key, the id. */
   readonly callId?: string
 }
 
-/** An outcome that somebody heard. */
+/** An outcome that a client received. */
 export interface Reply {
   readonly id: string
   readonly callId?: string
   readonly status: string
   readonly code: string | undefined
-  /** All of it, as it came over a broker, and what it answers. */
+  /** The whole reply, if it came over a broker; `answers` is its request. */
   readonly text?: string
   readonly answers?: string
 }
 
-/** What stands outside of the system under test. */
+/** Records kept outside the system under test. */
 export interface Ledgers {
   readonly requests: readonly Request[]
   readonly replies: readonly Reply[]
   readonly effects: readonly Effect[]
-  /** Ids of what an idempotent service elsewhere did. */
+  /** Ids of the operations of the idempotent downstream service. */
   readonly downstream: readonly string[]
-  /** When a process was killed, by the same clock. */
+  /** The time of each kill by the same clock, by pid. */
   readonly killed: ReadonlyMap<number, number>
 }
 
-/** The clock that all processes have in common: nobody can set it. */
+/** The monotonic clock that all processes of the machine share. */
 export function commonClock(): number {
   return Number(process.hrtime.bigint() / 1_000n)
 }
 
-/** What the database says at the end. */
+/** The rows of the database at the end. */
 export interface Stored {
   readonly calls: readonly { call_id: string; idem_key: string | null; tool: string }[]
   readonly results: readonly { call_id: string; status: string; code: string | null; result: string | null }[]
   readonly queue: readonly { call_id: string; lease_until: unknown }[]
   readonly audit: readonly { call_id: string; fence: number; phase: string; config: string | null }[]
   readonly attempts: readonly { call_id: string; fence: number; outcome: string }[]
-  readonly letters: readonly { call_id: string | null; reason: string }[]
-  /** Whether the audit record is as the processes sealed it. */
+  readonly deadLetters: readonly { call_id: string | null; reason: string }[]
+  /** The verification of the audit log. */
   readonly sealed: AuditVerdict
 }
 
@@ -75,50 +75,50 @@ export async function readStored(database: Queries): Promise<Stored> {
     queue: await read('select call_id, lease_until from queue'),
     audit: await read('select call_id, fence, phase, config from audit order by seq'),
     attempts: await read('select call_id, fence, outcome from attempts'),
-    letters: await read('select call_id, reason from dead_letters'),
+    deadLetters: await read('select call_id, reason from dead_letters'),
     sealed: await verifyAudit(readAudit(database, new AbortController().signal)),
   }
 }
 
-/** The invariants, as the calls that break them; a sound run has none in any of these lists. */
+/** The invariants, each as the list of calls that break it; all lists of a sound run are empty. */
 export interface Verdict {
   /** Requests without an outcome. */
   readonly lost: readonly string[]
-  /** Effects that happened twice and may not. */
+  /** Effects that happened twice although they may not. */
   readonly doubled: readonly string[]
-  /** What was said of the effect is not true. */
+  /** Outcomes that contradict the recorded effect. */
   readonly untrue: readonly string[]
-  /** Two different ends of one call, heard or stored. */
+  /** Calls with two different outcomes, received or stored. */
   readonly twoEnds: readonly string[]
-  /** Calls of a key with one slot that ran at the same time or not in the order in which they came. */
+  /** Calls of a concurrency key with one slot that overlapped. */
   readonly disorder: readonly string[]
-  /** Attempts whose start or end is not on the audit record. */
+  /** Attempts whose start or end is missing in the audit log. */
   readonly unaudited: readonly string[]
-  /** What is not as it was sealed on the audit record. */
+  /** Findings of the audit verification. */
   readonly unverified: readonly string[]
   /** Calls that ended and are still queued. */
   readonly left: readonly string[]
-  /** What was accepted under one key more than once. */
+  /** Keys under which more than one call was accepted. */
   readonly forked: readonly string[]
-  /** Requests over a broker that nobody answered. */
+  /** Requests over a broker without a reply. */
   readonly unanswered: readonly string[]
-  /** Requests over a broker whose answers are not all the same. */
+  /** Requests over a broker with differing replies. */
   readonly unlike: readonly string[]
-  /** Reported only. */
+  /** Reported, not judged. */
   readonly counts: {
     readonly requests: number
     readonly ok: number
     readonly unknown: number
     readonly dead: number
     readonly effects: number
-    /** Runs beyond the first of tools that may be repeated. */
+    /** Runs of a call beyond its first. */
     readonly repeated: number
-    /** Of tools that were asked first: a holder who is late but lives may act after somebody asked. */
+    /** Of `reconcilable` tools: a late worker may act after its successor's lookup. */
     readonly reconciledTwice: number
     readonly attemptsLost: number
     readonly replies: number
     readonly seals: number
-    /** Rows of the audit record that were not sealed yet. */
+    /** Audit entries that were not sealed yet. */
     readonly unsealed: number
   }
 }
@@ -132,7 +132,7 @@ export function judge({ requests, replies, effects, downstream, killed }: Ledger
   const results = new Map(stored.results.map((row) => [row.call_id, row]))
   const heard = groupBy(replies, ({ id }) => id)
   const ids = groupBy(requests, ({ id }) => id)
-  // A gateway may put the session before the id.
+  // A gateway may prefix the id with its session.
   const named = new Map(stored.calls.map(({ call_id, idem_key }) => [idem_key?.split('/').at(-1), call_id]))
   const each = [...ids.values()].map(([first]) => placed(first as Request, named))
   const timesOf = (id: string, tool: string): number =>
@@ -169,7 +169,7 @@ export function judge({ requests, replies, effects, downstream, killed }: Ledger
       requests: each.length,
       ok: stored.results.filter(({ status }) => status === 'ok').length,
       unknown: stored.results.filter(({ status }) => status === 'unknown').length,
-      dead: stored.letters.length,
+      dead: stored.deadLetters.length,
       effects: effects.filter(({ what }) => what === 'act').length,
       repeated: [...acts.values()].reduce((sum, { length }) => sum + length - 1, 0),
       reconciledTwice: each.filter(({ id, tool }) => tool === 'reconcilable' && timesOf(id, tool) > 1).length,
@@ -185,7 +185,7 @@ function placed({ callId, ...rest }: Request, named: ReadonlyMap<string | undefi
   return { ...rest, callId: callId ?? named.get(rest.id) ?? '' }
 }
 
-/** Whether it was answered that there is no such call, and why. */
+/** Whether a reply over a broker reports an error. */
 function isRefused(replies: readonly Reply[] = []): boolean {
   return replies.some(({ code, text }) => code !== undefined && text !== undefined)
 }
@@ -201,7 +201,7 @@ function unlikeOf(replies: readonly Reply[]): string[] {
   return [...texts].flatMap(([id, all]) => (all.size > 1 ? [`${id}: ${[...all].join(' | ').slice(0, 500)}`] : []))
 }
 
-/** Nothing may be wrong, and a part of the calls must have been done, or nothing was shown; tells all of it at once. */
+/** Fails with all broken invariants at once, or if fewer than `part` of the calls ended ok. */
 export function assertSound({ counts, ...wrong }: Verdict, what: string, part = 0.6): void {
   const broken = Object.entries(wrong).filter(([, list]) => list.length > 0)
   assert.deepEqual(
@@ -221,7 +221,7 @@ function untruth(id: string, tool: string, row: Stored['results'][number] | unde
   return harmless && acts > 0 ? [`${id} (${tool}) is said not to have acted and did ${acts} times`] : []
 }
 
-/** A process that was killed in a call never leaves it: the next one to enter is not beside it. */
+/** A killed process never writes `leave`: the next call to enter after the kill does not overlap it. */
 function disorderOf(effects: readonly Effect[], killed: Ledgers['killed']): string[] {
   const wrong: string[] = []
   let inside: Effect | undefined
@@ -235,7 +235,7 @@ function disorderOf(effects: readonly Effect[], killed: Ledgers['killed']): stri
   return wrong
 }
 
-/** Each start has an end, each attempt and each effect a start. */
+/** Each start has an end, and each attempt and each effect has a start. */
 function unauditedOf({ audit, attempts, results }: Stored, effects: readonly Effect[]): string[] {
   const at = ({ call_id, fence }: { call_id: string; fence: number }): string => `${call_id} ${fence}`
   const starts = new Set(audit.filter(({ phase }) => phase === 'start').map(at))

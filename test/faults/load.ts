@@ -9,14 +9,14 @@ export interface Plan {
   readonly tool: string
   readonly args?: JsonObject
   readonly options?: CallOptions
-  /** Hands it in first and asks for the outcome then, instead of waiting in one request. */
+  /** Submits first and waits for the outcome in a second request. */
   readonly apart?: boolean
 }
 
-/** A request that nobody answers for so long is made again: whoever has it may be stopped for good. */
+/** The timeout of a request, after which it is repeated: its process may be stopped for good. */
 const patienceMs = 8_000
 
-/** Sends it until it is answered with 2xx, notes that, and goes on asking until its outcome is heard. */
+/** Retries a request until its outcome is received, and records request and outcome in the ledgers. */
 export async function send(site: Site, plan: Plan, limitMs = 400_000): Promise<Result> {
   const { id, tool, args = {}, options = {} } = plan
   const until = performance.now() + limitMs
@@ -41,13 +41,13 @@ export function hear(site: Site, id: string, { callId, status, error }: Result):
   site.ledgers.replies.push({ id, callId, status, code: error?.code })
 }
 
-/** Does it again as long as nobody can be reached. */
+/** Retries while no process can be reached. */
 export async function persist<T>(work: () => Promise<T>, until = performance.now() + 60_000): Promise<T> {
   for (;;) {
     try {
       return await work()
     } catch (error) {
-      // A request that we broke off ourselves is CANCELLED.
+      // A request aborted by our own timeout fails as CANCELLED.
       const again = ToolError.is(error) && (error.retryable || error.code === 'CANCELLED')
       if (!again || performance.now() > until) throw error
       await sleep(20 + Math.random() * 80)
@@ -55,7 +55,7 @@ export async function persist<T>(work: () => Promise<T>, until = performance.now
   }
 }
 
-/** Sends all of them, so many at a time, and asks for some of the outcomes once more. */
+/** Sends all requests, `atOnce` at a time, then repeats every fourth. */
 export async function drive(site: Site, plans: readonly Plan[], atOnce: number): Promise<Result[]> {
   const results = await pooled(plans, atOnce, (plan) => send(site, plan))
   await pooled(
@@ -85,7 +85,7 @@ export async function pooled<T, R>(
 
 const tools = ['read', 'keyed', 'once', 'reconcilable', 'repeatable', 'alone']
 
-/** Calls of every class that take up to so long, before and after their effect. */
+/** Calls of every effect class that take up to `longestMs`, before and after their effect. */
 export function mixed(count: number, random: () => number, longestMs: number, prefix = 'c'): Plan[] {
   return Array.from({ length: count }, (_, n) => ({
     id: `${prefix}${n}`,

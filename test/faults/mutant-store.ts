@@ -3,14 +3,14 @@ import type { CallStore } from '../../packages/service/src/storage/calls/call-st
 import { sqlCallStore as soundStore } from '../../packages/service/src/storage/calls/sql.ts'
 import type { Database } from '../../packages/service/src/storage/databases/database.ts'
 
-/** The store with one promise broken, to see that the ledgers would tell. */
+/** Call stores with one broken guarantee, to check that the ledgers detect it. */
 const mutants: { readonly [name: string]: (store: CallStore, database: Database) => CallStore } = {
-  /** What is claimed is gone from the queue, as if it were acknowledged when it is handed out. */
+  /** Expired leases are never reclaimed, as if a claim acknowledged the call. */
   'acknowledged when claimed': (store) => ({
     ...store,
     reclaim: async () => ({ lost: [], promoted: 0, expired: [] }),
   }),
-  /** Whoever comes last is believed. */
+  /** The last outcome wins. */
   'no fence': (store, database) => ({
     ...store,
     extend: async () => ({ lost: [], cancelled: [] }),
@@ -27,8 +27,8 @@ const mutants: { readonly [name: string]: (store: CallStore, database: Database)
       return ids
     },
   }),
-  /** Nobody knows later that the work had begun. */
-  'a beginning that is not durable': (store, database) => ({
+  /** The start of the call is not recorded. */
+  'a start that is not durable': (store, database) => ({
     ...store,
     async submit(calls, claim) {
       const submitted = await store.submit(calls, claim)
@@ -38,8 +38,8 @@ const mutants: { readonly [name: string]: (store: CallStore, database: Database)
     },
     begin: async (holders) => holders.map(({ callId }) => callId),
   }),
-  /** The caller hears of an outcome that may never be kept. */
-  'an answer before the commit': (store) => ({
+  /** The caller receives an outcome that may never be stored. */
+  'a reply before the commit': (store) => ({
     ...store,
     async finish(endings) {
       void sleep(1_500).then(() => store.finish(endings))

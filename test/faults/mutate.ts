@@ -1,11 +1,11 @@
 import { existsSync } from 'node:fs'
 import { registerHooks } from 'node:module'
 
-/** Loaded before everything else (`--import`): puts a broken store in the place of the sound one. */
+/** A module for `--import`: replaces the call store by a broken one. */
 const broken = new URL('./mutant-store.ts', import.meta.url).href
 
 const soundPath = '/packages/service/src/storage/calls/sql.ts'
-// A sound store that has moved would be left in its place, and the build would not be broken at all.
+// If the module moved, nothing would be replaced and the build would not be broken.
 if (!existsSync(new URL(`../..${soundPath}`, import.meta.url))) throw new Error(`No ${soundPath} to break.`)
 
 registerHooks({

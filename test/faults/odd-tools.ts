@@ -1,16 +1,16 @@
 import { type DefinedTool, defineTool } from 'gantry'
 
-/** Values that no tool should answer, and what a caller may see in their place: the same one, or an error. */
+/** Values that no tool should return; a caller gets the same value or an error. */
 export const oddValues: { readonly [name: string]: () => unknown } = {
   'a text with NUL': () => 'a\0b',
-  'half a surrogate pair': () => 'a\ud800b',
+  'a lone surrogate': () => 'a\ud800b',
   'an object whose key has NUL': () => ({ 'a\0b': 1 }),
   'numbers beyond 2^53': () => [2 ** 53 + 2, Number.MAX_VALUE],
   infinity: () => Number.POSITIVE_INFINITY,
   'a bigint': () => 2n ** 53n + 1n,
-  '100,000 levels': () => deep(100_000),
-  '500 levels': () => deep(500),
-  'a circle': () => {
+  '100,000 levels of nesting': () => deep(100_000),
+  '500 levels of nesting': () => deep(500),
+  'a circular reference': () => {
     const circle: { self?: unknown } = {}
     circle.self = circle
     return circle
@@ -33,7 +33,7 @@ function deep(levels: number): unknown {
   return value
 }
 
-/** Tools that answer what they should not, and one that says too much. */
+/** Tools that return invalid values, and one that reports too many chunks. */
 export function oddTools(): DefinedTool[] {
   const about = { namespace: 'fault', effect: 'read' } as const
   return [
@@ -54,7 +54,7 @@ export function oddTools(): DefinedTool[] {
     defineTool({
       ...about,
       name: 'flood',
-      description: 'Reports more than anybody wants to read.',
+      description: 'Reports far too much.',
       inputSchema: { type: 'object', properties: { chunks: { type: 'number' } }, required: ['chunks'] },
       async *run({ chunks }) {
         for (let n = 0; n < chunks; n++) yield `${n} ${'x'.repeat(1_000)}`

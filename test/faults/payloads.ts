@@ -22,7 +22,7 @@ const echo = (value: string): string => `{"tool":"fault:echo","args":{"value":${
 
 const large: Fault = {
   number: 32,
-  name: 'a payload just under the limit comes back whole, one over it is refused, and neither costs more than itself',
+  name: 'a payload just under the limit is returned unchanged, and one over it is rejected',
   async run(t, size) {
     const site = await openSite(t, { engine: 'pglite', service: { bodyBytes, inlineBytes: 10_000 } })
     const node = await site.start()
@@ -48,34 +48,34 @@ function codeOf(body: unknown): unknown {
   return (body as { error?: { code?: unknown } }).error?.code
 }
 
-/** JSON that other readers take, change or die of. */
+/** JSON that other parsers accept, change or crash on. */
 const garbage: { readonly [name: string]: string | Buffer<ArrayBuffer> } = {
-  '100,000 levels': echo('['.repeat(90_000) + ']'.repeat(90_000)),
-  'a key twice': echo('{"a":1,"a":2}'),
-  'a number beyond all': echo('1e999'),
-  'a whole number that cannot be kept': echo('9007199254740993'),
+  '100,000 levels of nesting': echo('['.repeat(90_000) + ']'.repeat(90_000)),
+  'a repeated key': echo('{"a":1,"a":2}'),
+  'a number beyond the range of doubles': echo('1e999'),
+  'an integer that a double cannot hold': echo('9007199254740993'),
   'a byte that is not UTF-8': Buffer.concat([
     Buffer.from('{"tool":"fault:echo","args":{"value":"'),
     Buffer.of(0xff),
     Buffer.from('"}}'),
   ]),
-  'half a surrogate pair': echo('"\\ud800"'),
-  'nothing that is JSON': '{"tool":',
-  'NUL in the key': '{"tool":"fault:echo","args":{},"idempotencyKey":"a\\u0000b"}',
+  'a lone surrogate': echo('"\\ud800"'),
+  'incomplete JSON': '{"tool":',
+  'NUL in the idempotency key': '{"tool":"fault:echo","args":{},"idempotencyKey":"a\\u0000b"}',
   'NUL in the tool': '{"tool":"fault:echo\\u0000"}',
 }
 
 const wellFormed: { readonly [name: string]: unknown } = {
   'NUL in a text': 'a\0b',
   'NUL in a key': { 'a\0b': 1 },
-  '60 levels': JSON.parse('['.repeat(60) + ']'.repeat(60)),
-  'the largest whole number': Number.MAX_SAFE_INTEGER,
-  'all of Unicode': '\u0001 \u2028 \uffff \u{10ffff}',
+  '60 levels of nesting': JSON.parse('['.repeat(60) + ']'.repeat(60)),
+  'the largest safe integer': Number.MAX_SAFE_INTEGER,
+  'unusual Unicode characters': '\u0001 \u2028 \uffff \u{10ffff}',
 }
 
 const strangeArgs: Fault = {
   number: 33,
-  name: 'arguments that cannot be kept as they are are refused, and all others come back the same',
+  name: 'arguments that cannot be stored exactly are rejected, and all others are returned unchanged',
   async run(t) {
     const site = await openSite(t, { engine: 'postgres', service: { bodyBytes } })
     const node = await site.start()
@@ -96,7 +96,7 @@ const strangeArgs: Fault = {
 
 const strangeResults: Fault = {
   number: 34,
-  name: 'whatever a tool answers, its call has one outcome, heard as it is kept: the same value or an error',
+  name: 'whatever a tool returns, its call has one outcome: the same value, or an error, artifact or warning',
   async run(t) {
     for (const engine of ['pglite', 'postgres'] as const) {
       const site = await openSite(t, { engine, service: { inlineBytes: 10_000 } })
@@ -107,9 +107,12 @@ const strangeResults: Fault = {
         const again = await client.call('fault:odd', { name }, { idempotencyKey: name })
         assert.deepEqual(again, result, name)
         const { status, output, artifacts, error, warnings } = result
-        const same = isDeepStrictEqual(output, name === 'a circle' ? undefined : plain(name))
-        const told = error !== undefined || (artifacts?.length ?? 0) > 0 || (warnings?.length ?? 0) > 0
-        assert.ok(same || told, `${name} came back as ${JSON.stringify(output)?.slice(0, 200)}, and nothing says so`)
+        const same = isDeepStrictEqual(output, name === 'a circular reference' ? undefined : plain(name))
+        const reported = error !== undefined || (artifacts?.length ?? 0) > 0 || (warnings?.length ?? 0) > 0
+        assert.ok(
+          same || reported,
+          `${name} came back as ${JSON.stringify(output)?.slice(0, 200)}, and nothing says so`,
+        )
         return `${name}: ${status === 'ok' ? (same ? 'same' : 'beside or with a warning') : error?.code}`
       })
       t.diagnostic(ends.join('; '))

@@ -7,7 +7,7 @@ import { drive, mixed, type Plan, persist, send } from './load.ts'
 import type { NodeOptions, ServiceNode } from './processes.ts'
 import { openSite, type Site } from './site.ts'
 
-/** Starts a node again whenever it dies, as whoever runs it would; answers how to end that. */
+/** Restarts a node whenever it dies, as a supervisor does; the returned function ends this and returns the deaths. */
 function keepAlive(site: Site, first: ServiceNode): () => number {
   let stopped = false
   let deaths = 0
@@ -15,7 +15,7 @@ function keepAlive(site: Site, first: ServiceNode): () => number {
     await node.ended
     if (stopped) return
     deaths += 1
-    // One that dies while it starts says so by ending, too.
+    // A node that dies while it starts is restarted too.
     await site.again(node).catch(() => undefined)
     const next = site.nodes.findLast(({ port }) => port === first.port)
     if (next !== undefined) await watch(next)
@@ -27,7 +27,7 @@ function keepAlive(site: Site, first: ServiceNode): () => number {
   }
 }
 
-/** A call that kills whoever runs it ends in the dead letters, and the others go their way. */
+/** A call that kills every worker that runs it becomes a dead letter, and the others complete. */
 async function survive(site: Site, poison: Plan, calls: number, options: Partial<NodeOptions> = {}): Promise<number> {
   const nodes = await Promise.all([site.start(options), site.start(options)])
   const ends = nodes.map((node) => keepAlive(site, node))
@@ -35,9 +35,9 @@ async function survive(site: Site, poison: Plan, calls: number, options: Partial
   await drive(site, mixed(calls, createRandom(seed), 100), 8)
   const { status, error } = await send(site, poison)
   assert.deepEqual([status, error?.code], ['failed', 'DELIVERY_EXHAUSTED'])
-  const letters = await persist(() => site.client.deadLetters.list())
+  const deadLetters = await persist(() => site.client.deadLetters.list())
   assert.deepEqual(
-    letters.items.map(({ code, tool }) => [code, tool]),
+    deadLetters.items.map(({ code, tool }) => [code, tool]),
     [['DELIVERY_EXHAUSTED', 'fault:keyed:1.0.0']],
   )
   return ends.reduce((sum, end) => sum + end(), 0)
@@ -45,7 +45,7 @@ async function survive(site: Site, poison: Plan, calls: number, options: Partial
 
 const poison: Fault = {
   number: 13,
-  name: 'a call that kills its worker each time, or cannot be read, ends in the dead letters; the others flow on',
+  name: 'a call that kills its worker each time, or whose payload is corrupt, becomes a dead letter; other calls complete',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres', service: { leaseMs: 1_500, maxDeaths: 3 } })
     const deaths = await survive(
@@ -60,7 +60,7 @@ const poison: Fault = {
   },
 }
 
-/** Calls whose payload was damaged while they waited. */
+/** Submits a call and corrupts its payload while it waits. */
 async function spoil(t: Parameters<Fault['run']>[0], site: Site): Promise<void> {
   const database = await openPostgres({ url: site.url ?? '', connections: 1 })
   t.after(() => database.close())
@@ -77,7 +77,7 @@ async function spoil(t: Parameters<Fault['run']>[0], site: Site): Promise<void> 
 
 const outOfMemory: Fault = {
   number: 23,
-  name: 'a worker that dies of its memory loses no call, and what it died of is given up',
+  name: 'a worker that runs out of memory loses no other call, and the call that caused it becomes a dead letter',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres', service: { leaseMs: 1_500, maxDeaths: 1 } })
     const flags = ['--max-old-space-size=160']

@@ -3,42 +3,43 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { briefFlags } from '../../packages/service/test/spawn.fixture.ts'
 import { commonClock } from './ledgers.ts'
 
 const bin = join(import.meta.dirname, '../../packages/gantry/bin/gantry.mjs')
 
 export interface NodeOptions {
-  /** Of the configuration, and where it runs. */
+  /** The folder of the configuration, and the working directory. */
   readonly folder: string
   readonly data: string
   readonly port: number
   readonly roles?: readonly string[]
   readonly databaseUrl?: string | undefined
-  /** A mark in the environment by which everything that it started is found. */
+  /** A value in the environment that identifies the process and all its descendants. */
   readonly mark: string
   readonly environment?: NodeJS.ProcessEnv
-  /** For Node itself, such as `--import`. */
+  /** Options of Node, such as `--import`. */
   readonly flags?: readonly string[]
-  /** A program and its arguments that runs it, such as `prlimit`. */
+  /** A program with arguments that starts the node, such as `prlimit`. */
   readonly under?: readonly string[]
 }
 
-/** A `gantry serve` of our own. */
+/** A `gantry serve` process. */
 export interface ServiceNode {
   readonly pid: number
   readonly port: number
-  /** Resolves when it takes calls; rejects with what it said when it ends before. */
+  /** Resolves when it is ready; rejects with its log if it exits before. */
   readonly ready: Promise<void>
   readonly ended: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>
   readonly alive: boolean
-  /** When a signal had ended it, by the common clock. */
+  /** When a signal ended it, by the common clock. */
   readonly killedAt: number | undefined
   signal(name: NodeJS.Signals): void
-  /** SIGKILL, and waits until it is gone. */
+  /** Sends SIGKILL, and waits for the exit. */
   kill(): Promise<void>
-  /** SIGTERM, and its exit code; null when it had to be killed. */
+  /** Sends SIGTERM; the exit code, or null if it had to be killed. */
   stop(): Promise<number | null>
-  /** What it logged last. */
+  /** The end of its log. */
   readonly said: string
 }
 
@@ -48,10 +49,11 @@ const mostSaid = 20_000
 export function startNode(options: NodeOptions): ServiceNode {
   const { folder, data, port, roles, databaseUrl, mark, environment, flags = [], under = [] } = options
   const roleFlags = (roles ?? []).flatMap((role) => ['--role', role])
-  const command = [...under, process.execPath, '--no-warnings', ...flags, bin, 'serve', '--json']
+  const command = [...under, process.execPath, '--no-warnings', ...briefFlags, ...flags, bin, 'serve', '--json']
   const [program = '', ...args] = [...command, '--data', data, '--port', String(port), ...roleFlags]
   const inherited = Object.entries(process.env).filter(
-    ([name]) => !/^(?:GANTRY_|NODE_|DATABASE_URL|REDIS_URL|KAFKA_|S3_)/.test(name),
+    // Node's compile cache stays, because a start without it strips the types of every module again.
+    ([name]) => !/^(?:GANTRY_|NODE_(?!COMPILE_CACHE$)|DATABASE_URL|REDIS_URL|KAFKA_|S3_)/.test(name),
   )
   const child = spawn(program, args, {
     cwd: folder,
@@ -66,7 +68,7 @@ export function startNode(options: NodeOptions): ServiceNode {
   })
   const heard: { said: string; alive: boolean; killedAt?: number } = { said: '', alive: true }
   child.stderr.on('data', (chunk) => {
-    // FAULT_SHOW=1 shows what the nodes say while they say it.
+    // FAULT_SHOW=1 prints the logs of the nodes.
     if (process.env.FAULT_SHOW) process.stderr.write(`${child.pid}: ${chunk}`)
     heard.said = (heard.said + chunk).slice(-mostSaid)
   })
@@ -118,7 +120,7 @@ async function firstLine(child: ChildProcess): Promise<void> {
   await new Promise<void>((resolve) => lines.once('line', () => resolve()))
 }
 
-/** Processes that carry the mark, ours and all that they started. */
+/** The pids of all processes with the mark in their environment. */
 export function marked(mark: string): number[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -132,7 +134,7 @@ export function marked(mark: string): number[] {
     .map(Number)
 }
 
-/** Waits until something holds; false when it never did. */
+/** Polls until `holds` is true; false after the limit. */
 export async function until(holds: () => boolean | Promise<boolean>, limitMs = 30_000): Promise<boolean> {
   const end = performance.now() + limitMs
   while (!(await holds())) {
@@ -142,7 +144,7 @@ export async function until(holds: () => boolean | Promise<boolean>, limitMs = 3
   return true
 }
 
-/** Bytes of memory that a process has in use. */
+/** The resident memory of a process. */
 export function residentBytes(pid: number): number {
   const line = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))
   return Number(line?.[1] ?? 0) * 1_024

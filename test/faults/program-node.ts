@@ -4,15 +4,15 @@ import { createWasmRuntime } from '@gantry/sandbox-wasm'
 import type { DefinedTool } from 'gantry'
 import type { LoadedConfig } from '../../packages/service/src/config/config.ts'
 import { serviceSettings } from '../../packages/service/src/config/service-settings.ts'
+import { createSnapshot } from '../../packages/service/src/config/snapshots.ts'
 import { createBus } from '../../packages/service/src/observe/bus.ts'
-import { createSnapshot } from '../../packages/service/src/serve/create-snapshot.ts'
 import { startService } from '../../packages/service/src/serve/start.ts'
 import { folderArtifacts } from '../../packages/service/src/storage/artifacts/folder.ts'
 import { openPglite } from '../../packages/service/src/storage/databases/pglite.ts'
 import { openPostgres } from '../../packages/service/src/storage/databases/postgres.ts'
 import { faultTools } from './tools.ts'
 
-/** A process with a whole service and no doors, which is told over its channel what to run. */
+/** Messages to a process with a whole service and no HTTP server, which gets its programs over IPC. */
 export type NodeOrder =
   | { readonly do: 'start'; readonly folder: string; readonly url?: string }
   | { readonly do: 'run'; readonly name: string; readonly args: { readonly code: string; readonly language: string } }
@@ -27,7 +27,7 @@ const ada: Identity = { principal: 'ada', tenant: 'acme', permissions: ['*'] }
 const never = new AbortController().signal
 const say = (news: NodeNews): void => void process.send?.(news)
 
-/** Says when a tool is called for the first time. */
+/** Reports the first call of a tool. */
 let silent = true
 function saying(defined: DefinedTool): DefinedTool {
   const { run } = defined
@@ -47,14 +47,21 @@ async function start({ folder, url }: Extract<NodeOrder, { do: 'start' }>) {
   const service = { leaseMs: 1_500, slots: 4, maxDeaths: 1_000 }
   const settings = serviceSettings({ service, ...(url === undefined ? {} : { databaseUrl: url }) }, folder)
   const bus = createBus()
-  // One thread is enough for a process that does not live long.
+  // One thread is enough for a short-lived process.
   const runtimes = { use: [createWasmRuntime({ threads: 1 })] }
   const options = { tools: faultTools(join(folder, 'ledger')).map(saying), runtimes }
   const loaded = (): LoadedConfig => ({
-    ...{ file: undefined, service: settings, builtins: false, demo: false, warnings: [], options },
+    file: undefined,
+    service: settings,
+    builtins: false,
+    demo: false,
+    warnings: [],
+    options,
   })
   const running = await startService({
-    ...{ settings, bus, database: database.asService() },
+    settings,
+    bus,
+    database: database.asService(),
     files: folderArtifacts({ folder: join(folder, 'artifacts') }),
     snapshot: async (additions) => createSnapshot(loaded(), additions, bus),
     callbackKey: async () => undefined,

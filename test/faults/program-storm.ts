@@ -15,15 +15,15 @@ import { readDownstream, readLedger } from './tools.ts'
 export interface ProgramStormOptions {
   readonly engine: 'pglite' | 'postgres'
   readonly workers: number
-  /** So many processes are killed while they run programs. */
+  /** The number of processes that are killed while they run programs. */
   readonly kills: number
-  /** The longest time that a process lives once it is ready. */
+  /** The longest time between the first tool call of a process and its kill. */
   readonly lifeMs: number
   readonly seed: number
   readonly language?: keyof typeof programs
 }
 
-/** What a storm came to. */
+/** The counts of a storm. */
 export interface StormCounts {
   readonly programs: number
   readonly kills: number
@@ -31,14 +31,14 @@ export interface StormCounts {
   readonly once: number
   readonly keyed: number
   readonly unknown: number
-  /** Calls that were begun and cut before their effect. */
+  /** Calls with an unknown outcome that had no effect. */
   readonly undone: number
 }
 
 const calls = 50
 const kinds = ['read', 'keyed', 'once', 'read', 'keyed'] as const
 
-/** Fifty calls: in each ten, five one after the other and five side by side; a call that is unknown is survived. */
+/** Fifty calls: of each ten, five in sequence and five in parallel; the program tolerates unknown outcomes. */
 const programs = {
   javascript: (name: string): string => `
     const kinds = ${JSON.stringify(kinds)}
@@ -81,15 +81,15 @@ return {'done': done, 'unknown': unknown}
 `,
 }
 
-/** What a program returns. */
-interface Told {
+/** The output of a program. */
+interface ProgramOutput {
   readonly done: readonly (string | null)[]
   readonly unknown: readonly number[]
 }
 
 /**
- * Programs of fifty calls in processes that are killed with no warning, again and again, until there were enough kills.
- * Then every program has ended well, and the ledger outside has each effect as often as its program was told.
+ * Runs programs of fifty calls in processes that are killed repeatedly. At the end every program has ended ok, and the
+ * external ledger has each effect exactly as often as its program received its outcome.
  */
 export async function programStorm(t: TestContext, options: ProgramStormOptions): Promise<StormCounts> {
   const { engine, workers, kills, lifeMs, seed, language = 'javascript' } = options
@@ -102,7 +102,7 @@ export async function programStorm(t: TestContext, options: ProgramStormOptions)
   const ended = new Map<string, CallView>()
   let killed = 0
   let named = 0
-  /** One process after the other; the next one is loaded while the present one works. */
+  /** Runs one process after another; the next one loads while the current one works. */
   const lane = async (): Promise<void> => {
     const open = new Set<string>()
     let next = startChild(t)
@@ -145,17 +145,17 @@ export async function programStorm(t: TestContext, options: ProgramStormOptions)
   return counts
 }
 
-/** Programs that a process has in hand. */
+/** Programs that a process runs at a time. */
 const atOnce = 2
 
 interface Child {
   order(order: NodeOrder): void
   hear(listener: (news: NodeNews) => void): void
-  /** Starts the service of a process that is loaded, and waits for it. */
+  /** Starts the service of a loaded process, and waits until it runs. */
   started(place: { readonly folder: string; readonly url?: string }): Promise<void>
   /** Resolves when it has called a tool. */
   acting(): Promise<void>
-  /** SIGKILL, and waits until it is gone. */
+  /** Sends SIGKILL, and waits for the exit. */
   kill(): Promise<void>
   stop(): Promise<void>
 }
@@ -204,7 +204,7 @@ function startChild(t: TestContext): Child {
   }
 }
 
-/** Throws what is not as it must be: an effect that is there twice, or is not there although it was told. */
+/** Fails if an effect happened twice, or did not happen although the program received its outcome. */
 function judge(ledger: string, ended: ReadonlyMap<string, CallView>, kills: number): StormCounts {
   const acts = countOf(
     readLedger(ledger)
@@ -220,16 +220,17 @@ function judge(ledger: string, ended: ReadonlyMap<string, CallView>, kills: numb
       wrong.push(`${name} is ${state}: ${JSON.stringify((result as Result).error)}`)
       continue
     }
-    const told = (result as Result).output as unknown as Told
+    const received = (result as Result).output as unknown as ProgramOutput
     for (let n = 0; n < calls; n++) {
       const id = `${name}-${n}`
       const kind = kinds[n % kinds.length]
-      const isUnknown = told.unknown.includes(n)
+      const isUnknown = received.unknown.includes(n)
       const times = (kind === 'once' ? acts : keyed).get(id) ?? 0
-      if (told.done[n] !== (isUnknown ? null : id)) wrong.push(`${id} (${kind}) was told as ${told.done[n]}`)
+      if (received.done[n] !== (isUnknown ? null : id))
+        wrong.push(`${id} (${kind}) was received as ${received.done[n]}`)
       if (kind === 'read') continue
       if (times > 1) wrong.push(`${id} (${kind}) happened ${times} times`)
-      if (times === 0 && !isUnknown) wrong.push(`${id} (${kind}) was told as done and is not`)
+      if (times === 0 && !isUnknown) wrong.push(`${id} (${kind}) was received as done and is not`)
       unknown += Number(isUnknown)
       undone += Number(isUnknown && times === 0)
     }

@@ -13,7 +13,7 @@ import { drive, mixed, persist, pooled } from './load.ts'
 import { residentBytes, type ServiceNode, until } from './processes.ts'
 import { openSite, type Site } from './site.ts'
 
-/** A small disk of its own; undefined where we may not mount one. */
+/** Mounts a small tmpfs; undefined without the right to mount. */
 function smallDisk(t: TestContext, megabytes: number): string | undefined {
   const place = mkdtempSync(join(tmpdir(), 'gantry-disk-'))
   const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m,mode=700`, 'tmpfs', place]).status === 0
@@ -24,20 +24,20 @@ function smallDisk(t: TestContext, megabytes: number): string | undefined {
   return mounted ? place : undefined
 }
 
-/** Fills a disk to its last byte; answers how to free it again. */
+/** Fills a disk to its last byte; the returned function frees it. */
 function fill(place: string): () => void {
   const file = join(place, 'filler')
   for (let size = 1_048_576; size >= 1; size /= 16) {
     try {
       for (;;) writeFileSync(file, Buffer.alloc(size), { flag: 'a' })
     } catch {
-      // What is left is smaller.
+      // The remaining space is smaller than this size.
     }
   }
   return () => rmSync(file)
 }
 
-/** Calls while the disk is full, and after it is not: those that were accepted have an outcome. */
+/** Sends calls while the disk is full, and waits for their outcomes after it is freed. */
 async function withFullDisk(site: Site, disk: string, size: Size): Promise<string> {
   const free = fill(disk)
   const calls = mixed(size === 'quick' ? 12 : 150, createRandom(seed), 20)
@@ -56,7 +56,7 @@ async function withFullDisk(site: Site, disk: string, size: Size): Promise<strin
 
 const diskFull: Fault = {
   number: 20,
-  name: 'a full disk under the embedded database, the artifacts and the spool loses no call that was accepted',
+  name: 'no accepted call is lost while the disk of the embedded database, the artifacts and the spool is full',
   async run(t, size) {
     for (const engine of ['postgres', 'pglite'] as const) {
       const disk = smallDisk(t, engine === 'postgres' ? 2 : 160)
@@ -72,7 +72,7 @@ const diskFull: Fault = {
 
 const noDescriptors: Fault = {
   number: 21,
-  name: 'a service without file descriptors comes back by itself once there are some again',
+  name: 'a service that runs out of file descriptors recovers by itself once some are free',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres', service: { leaseMs: 3_000 } })
     const node = await site.start()
@@ -113,7 +113,7 @@ const greedy = {
 
 const sandboxMemory: Fault = {
   number: 22,
-  name: 'a program that wants more memory than it may have ends alone, and leaves nothing behind',
+  name: 'a program that exceeds its memory limit fails alone, and leaves no process behind',
   async run(t, size) {
     if (spawnSync('bwrap', ['--version']).status !== 0) return t.skip('bubblewrap is not installed')
     const site = await openSite(t, { engine: 'postgres', config: 'builtins: true' })
@@ -133,13 +133,13 @@ const sandboxMemory: Fault = {
   },
 }
 
-/** Much less than what the readers would take if their events were held for them. */
+/** Much less than the events would need if they were buffered for each reader. */
 const heapMegabytes = 150
 const chunks = 3_500
 
 const slowReader: Fault = {
   number: 29,
-  name: 'clients that do not read their events cost the service little memory, and get all of them when they do',
+  name: 'clients that do not read their event stream do not exhaust the heap, and get every event later',
   async run(t, size) {
     const site = await openSite(t, { engine: 'postgres' })
     const node = await site.start({ flags: [`--max-old-space-size=${heapMegabytes}`] })
@@ -153,7 +153,7 @@ const slowReader: Fault = {
     assert.ok(node.alive, node.said)
     const heard = await pooled(readers, 10, (read) => read())
     await pooled(heard, 10, async (ids) => {
-      // Whoever was cut off asks again after the last event that he has, as every reader must.
+      // A reader whose stream was closed resumes after its last event.
       const rest: number[] = []
       if (ids.length <= chunks) {
         for await (const { id } of client.events(callId, { after: ids.at(-1) ?? 0 })) rest.push(id)
@@ -171,7 +171,7 @@ const slowReader: Fault = {
   },
 }
 
-/** Asks for events and reads nothing until it is told to; then it answers the ids of those that came. */
+/** Opens an event stream without reading; the returned function reads it and returns the event ids. */
 async function lazyReader(site: Site, node: ServiceNode, callId: string): Promise<() => Promise<number[]>> {
   const headers = { authorization: `Bearer ${site.key}`, accept: 'text/event-stream' }
   const path = `/v1/calls/${callId}/events`
@@ -184,7 +184,7 @@ async function lazyReader(site: Site, node: ServiceNode, callId: string): Promis
     try {
       for await (const piece of response) pieces.push(piece as Buffer)
     } catch {
-      // It was cut off; what came counts.
+      // The server closed the stream; the events before that count.
     }
     const whole = Buffer.concat(pieces).toString().split('\n\n').slice(0, -1)
     return whole.flatMap((event) => /^id: (\d+)/.exec(event)?.slice(1).map(Number) ?? [])

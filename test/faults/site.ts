@@ -18,20 +18,20 @@ export type Engine = 'pglite' | 'postgres'
 
 export interface SiteOptions {
   readonly engine: Engine
-  /** Of the configuration, under `service`. */
+  /** The member `service` of the configuration. */
   readonly service?: JsonObject
-  /** More members of the configuration, as the text of a module. */
+  /** Source text of more members of the configuration. */
   readonly config?: string
-  /** Instead of a folder on the disk that all share. */
+  /** The data folder; by default one in the temporary folder. */
   readonly data?: string
-  /** Instead of a fresh database on the shared server. */
+  /** The database; by default a fresh one on the shared server. */
   readonly url?: string
   readonly database?: Database
-  /** Of every node, such as which brokers it takes calls from. */
+  /** Environment of every node, such as its brokers. */
   readonly environment?: NodeJS.ProcessEnv
 }
 
-/** Where one fault is tried: a configuration, a database, ledgers outside of both, and the processes that use them. */
+/** The environment of one fault: configuration, database, external ledgers, and the processes that use them. */
 export interface Site {
   readonly folder: string
   readonly data: string
@@ -41,20 +41,20 @@ export interface Site {
   readonly ledgers: { readonly requests: Request[]; readonly replies: Reply[] }
   readonly nodes: ServiceNode[]
   start(options?: Partial<NodeOptions>): Promise<ServiceNode>
-  /** In place of one that is gone, on its port. */
+  /** Starts a replacement of an ended node on the same port. */
   again(node: ServiceNode, options?: Partial<NodeOptions>): Promise<ServiceNode>
-  /** Each request goes to one of the nodes that live. */
+  /** Sends each request to a random living node. */
   readonly client: Client
-  /** To this node alone. */
+  /** Sends requests to this node only. */
   clientOf(node: ServiceNode, options?: { readonly retries?: number }): Client
   fetch(node: ServiceNode, path: string, init?: RequestInit): Promise<Response>
-  /** The sum of a figure over all nodes that live. */
+  /** The sum of a metric over all living nodes. */
   metric(name: string): Promise<number>
   configure(config: string): void
-  /** Stops everything, reads the database, and says what is wrong; nothing may be left behind. */
+  /** Stops all nodes, fails if processes or files are left behind, and judges ledgers and database. */
   verdict(): Promise<Verdict>
   stored(): Promise<Stored>
-  /** As `verdict`, which must be sound; prints what was counted. So much of all calls must have been done. */
+  /** Fails unless the verdict is sound and `part` of the calls ended ok; prints the counts. */
   sound(what: string, part?: number): Promise<Verdict>
 }
 
@@ -103,7 +103,9 @@ export default { tools, builtins: false, service, ${more} }
   const anywhere = 'http://anywhere.invalid'
   const client = (): Client =>
     createClient({
-      ...{ url: anywhere, key: keyOf(), retries: 0 },
+      url: anywhere,
+      key: keyOf(),
+      retries: 0,
       fetch: (input, init) => {
         const there = living()
         const node = there[Math.floor(Math.random() * there.length)]
@@ -164,7 +166,7 @@ export default { tools, builtins: false, service, ${more} }
   return site
 }
 
-/** Files that only a process that runs may have. One that was killed could not take back its address. */
+/** Files that only a running process may have; a killed one cannot remove its `service.json`. */
 function leftovers(data: string, killed: ReadonlyMap<number, number>): string[] {
   const list = (name: string): string[] => {
     const place = join(data, name)

@@ -1,4 +1,4 @@
-/** Loaded before everything else (`--import`): the wall clock of this process, and of its threads, is wrong. */
+/** A module for `--import`: shifts the wall clock of this process and its threads. */
 const RealDate = Date
 const shift = Number(process.env.FAULT_SKEW_MS ?? 0)
 

@@ -10,17 +10,17 @@ export interface StormOptions {
   readonly engine: Engine
   readonly workers: number
   readonly calls: number
-  /** So many at least, one after the other as long as there is work. */
+  /** The least number of kills, as long as calls are open. */
   readonly kills: number
-  /** The longest time that a node lives once it takes calls. */
+  /** The longest time between the start of a node and its kill. */
   readonly lifeMs: number
   readonly slots: number
   readonly seed: number
-  /** For a node that is broken on purpose. */
+  /** Options for a deliberately broken node. */
   readonly node?: Partial<NodeOptions>
 }
 
-/** Calls of every class, in processes that are killed with no warning again and again. */
+/** Sends calls of every effect class to processes that are killed repeatedly. */
 export async function killStorm(t: TestContext, options: StormOptions): Promise<Verdict> {
   const { engine, workers, calls, kills, lifeMs, slots, seed, node = {} } = options
   t.diagnostic(`seed ${seed}`)
@@ -51,19 +51,19 @@ interface Killing {
   readonly workers: number
 }
 
-/** Kills one node after the other, some while they start, until there is no work or it was often enough. */
+/** Kills nodes one after another, some while they start, until the load ends or `kills` is reached. */
 async function killAround(site: Site, { kills, lifeMs, random, done, workers }: Killing): Promise<number> {
   let count = 0
   const lane = async (first: ServiceNode): Promise<void> => {
     let node = first
     while (!done.aborted && count < kills) {
-      // With several workers each lives longer, so that together they die about as often as one.
+      // With several workers each lives longer, so that the rate of kills stays the same.
       await sleep(random() * lifeMs * workers)
       if (done.aborted || count >= kills) return
       count += 1
       await node.kill()
       const starting = site.again(node)
-      // One that is killed while it starts says so by ending.
+      // A node killed during its start rejects `ready`.
       if (random() < 0.2) starting.catch(() => undefined)
       else await starting
       node = site.nodes.findLast(({ port }) => port === first.port) ?? node

@@ -1,25 +1,25 @@
 import { connect, createServer, type Socket } from 'node:net'
 
-/** What becomes of a statement on its way. */
+/** What the proxy does with a statement. */
 export type Fate = 'pass' | 'cut before' | 'cut after'
 
 export interface TcpProxy {
-  /** An address of a database, by way of the proxy. */
+  /** The URL of a database with the proxy's address. */
   through(url: string): string
-  /** Decides on each statement; `cut after` loses its answer, once the server has done it. */
+  /** Decides on each statement; `cut after` drops the response after the server has executed it. */
   decide(fate: () => Fate): void
   /** Ends every connection. */
   cut(): void
-  /** Connections stay open and silent, and new ones too, until `open`. */
+  /** Old and new connections stay open without data until `open`. */
   blackhole(): void
-  /** Each piece of data is so late. */
+  /** Delays all data. */
   delay(ms: number): void
   open(): void
   readonly cuts: { before: number; after: number }
   close(): Promise<void>
 }
 
-/** Stands between the service and its database and does what networks do. */
+/** A TCP proxy between service and database that injects network faults. */
 export async function startProxy(target: { readonly host: string; readonly port: number }): Promise<TcpProxy> {
   const pairs = new Set<{ readonly ours: Socket; readonly theirs: Socket }>()
   const cuts = { before: 0, after: 0 }
@@ -90,7 +90,7 @@ export async function startProxy(target: { readonly host: string; readonly port:
       lateMs = ms
     },
     open() {
-      // What was swallowed does not come back, so the connections that it was for are useless.
+      // Dropped data cannot be recovered, so that these connections are useless.
       if (silent) cut()
       silent = false
       lateMs = 0
@@ -102,7 +102,7 @@ export async function startProxy(target: { readonly host: string; readonly port:
   }
 }
 
-/** Whether PostgreSQL's answer ends with ReadyForQuery: the statement is done, and committed. */
+/** Whether PostgreSQL's response ends with ReadyForQuery: the statement is executed and committed. */
 function saysReady(chunk: Buffer): boolean {
   return chunk.length >= 6 && chunk.at(-6) === 0x5a && chunk.readUInt32BE(chunk.length - 5) === 5
 }

@@ -13,10 +13,10 @@ const inputSchema = {
     id: { type: 'string', pattern: '^[\\w.-]{1,100}$' },
     beforeMs: { type: 'number' },
     afterMs: { type: 'number' },
-    /** Lets the tool do something worse than waiting once its effect is there. */
+    /** A failure of the tool after its effect. */
     then: { enum: ['die', 'block', 'throw', 'hog'] },
     note: {},
-    /** So many characters more in its answer. */
+    /** Additional characters in the output. */
     fill: { type: 'integer' },
   },
   required: ['id'],
@@ -30,7 +30,7 @@ interface Args {
   readonly fill?: number
 }
 
-/** Writes a line that outlives this process, whatever becomes of it. */
+/** Appends lines durably, so that they survive a kill of this process. */
 export function openLedger(file: string): (line: object) => void {
   const handle = openSync(file, 'a', 0o600)
   return (line) => {
@@ -39,7 +39,7 @@ export function openLedger(file: string): (line: object) => void {
   }
 }
 
-/** A tool of each effect class; what they do is to write down that they did it. */
+/** A tool of each effect class, whose effect is a line in the ledger. */
 export function faultTools(folder: string): DefinedTool[] {
   const append = openLedger(join(folder, 'effects'))
   const note = (context: ToolContext, id: string, what: Effect['what']): void => {
@@ -69,7 +69,10 @@ export function faultTools(folder: string): DefinedTool[] {
   }
   const tool = (name: string, effect: EffectClass, rest: object = {}): DefinedTool =>
     defineTool({
-      ...{ namespace: 'fault', name, effect, inputSchema },
+      namespace: 'fault',
+      name,
+      effect,
+      inputSchema,
       description: `Leaves a line in the ledger; its effect class is ${effect}.`,
       run: (args, context) => act(args as Args, context, () => undefined),
       ...rest,
@@ -105,8 +108,8 @@ export function faultTools(folder: string): DefinedTool[] {
 }
 
 /**
- * A service elsewhere that does what it is asked once for each key. What it did is there whole or not at all: its caller
- * may be killed at any moment, and a key without its id would be neither.
+ * A downstream service that performs an operation once for each key. It records the operation atomically, because its
+ * caller may be killed at any moment.
  */
 function downstream(folder: string, key: string, id: string): void {
   const drafts = `${folder}-drafts`
@@ -123,13 +126,13 @@ function downstream(folder: string, key: string, id: string): void {
   }
 }
 
-/** Ids of what the service elsewhere did. */
+/** Ids of the operations of the downstream service. */
 export function readDownstream(folder: string): string[] {
   const place = join(folder, 'keyed')
   return names(place).map((key) => readFileSync(join(place, key), 'utf8'))
 }
 
-/** Whole lines only: the last one may be about to be written. */
+/** Reads complete lines only: the last one may be partly written. */
 export function readLedger(folder: string): Effect[] {
   const text = readFileSync(join(folder, 'effects'), { encoding: 'utf8', flag: 'a+' })
   return text
@@ -147,7 +150,7 @@ function names(folder: string): string[] {
   }
 }
 
-/** Takes memory until the process dies of it. */
+/** Allocates memory until the process dies. */
 function hog(): void {
   for (const held: string[][] = []; ; ) held.push(Array.from({ length: 100_000 }, (_, n) => `${n} ${held.length}`))
 }

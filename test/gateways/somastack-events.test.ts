@@ -20,7 +20,7 @@ const missing = await startKafka().then(
 after(() => engine?.stop())
 const about = { namespace: 'jobs', version: '1.0.0', description: 'A job.', inputSchema: { type: 'object' } } as const
 
-test('a gateway of SomaStack sees the start, the progress and the end of a call, and that a circuit is open', {
+test('a SomaStack gateway receives events of the start, progress and end of a call, and of an open circuit', {
   skip: missing,
 }, async (t) => {
   const kafka = engine ?? assert.fail()
@@ -28,7 +28,9 @@ test('a gateway of SomaStack sees the start, the progress and the end of a call,
   const gate = Promise.withResolvers<void>()
   const tools = [
     defineTool({
-      ...{ ...about, name: 'slow', effect: 'read' },
+      ...about,
+      name: 'slow',
+      effect: 'read',
       async run(_args, { progress }) {
         progress(1, 4, 'one of four')
         await gate.promise
@@ -36,7 +38,9 @@ test('a gateway of SomaStack sees the start, the progress and the end of a call,
       },
     }),
     defineTool({
-      ...{ ...about, name: 'broken', effect: 'read' },
+      ...about,
+      name: 'broken',
+      effect: 'read',
       run: () => Promise.reject(new Error('No.')),
     }),
   ]
@@ -45,7 +49,9 @@ test('a gateway of SomaStack sees the start, the progress and the end of a call,
   const events: SomastackEvent[] = []
   const results: SomastackResult[] = []
   const gateway = await somastackGateway({
-    ...{ brokers: kafka.brokers, outboundFrom: 'conversation.outbound', personaId: 'p-1' },
+    brokers: kafka.brokers,
+    outboundFrom: 'conversation.outbound',
+    personaId: 'p-1',
     onEvent: (event) => void events.push(event),
     onResult: (result) => void results.push(result),
   })
@@ -88,7 +94,7 @@ test('a gateway of SomaStack sees the start, the progress and the end of a call,
     ],
   )
 
-  // With the failure above, five faults open the circuit of the tool.
+  // Together with the failure above, five failures open the circuit of the tool.
   for (let call = 0; call < 4; call++) assert.equal((await gateway.call('jobs:broken', {})).status, 'error')
   const open = await gateway.call('jobs:broken', {})
   assert.equal(open.status, 'circuit_open')

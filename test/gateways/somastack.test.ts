@@ -22,18 +22,18 @@ const missing = await startKafka().then(
 after(() => engine?.stop())
 const codec = somastackCodec({ tenant: 'acme' })
 
-test('JSON is written as Python writes it', () => {
+test('pythonJson writes JSON as Python’s json.dumps does', () => {
   assert.equal(pythonJson({ a: [1, 'ü"', null], b: {}, c: undefined }), '{"a": [1, "ü\\"", null], "b": {}}')
 })
 
-test('a gateway of SomaStack has every result, a thousand at once', { skip: missing }, async (t) => {
+test('a SomaStack gateway receives all results of a thousand concurrent requests', { skip: missing }, async (t) => {
   const brokers = engine?.brokers ?? ''
   await engine?.createTopics(['somastack.tools', 'somastack.tool_results'], 2)
   const client = { clientId: 'echo', bootstrapBrokers: [brokers] }
   const producer = new Producer(client)
   const consumer = new Consumer({ ...client, groupId: 'tool-executor' })
   const stream = await consumer.consume({ topics: ['somastack.tools'], mode: 'earliest', maxWaitTime: 200 })
-  /** The least that answers: each event is decoded and answered with its arguments, or with what is wrong. */
+  /** A minimal responder: answers each event with its arguments, or with an error. */
   stream.on('data', ({ value: bytes, headers, topic, partition, offset }) => {
     const texts = new Map([...headers].map(([name, text]) => [String(name), text]))
     const decoded = codec.decode({ bytes, headers: texts, source: topic, position: `${partition}/${offset}` })

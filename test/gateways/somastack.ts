@@ -4,7 +4,7 @@ import { Consumer, type ConsumerOptions, type Message, Producer } from '@platfor
 import { pythonJson } from './python-json.ts'
 import { waitingFor } from './waiting.ts'
 
-/** Plays the gateway of SomaStack: nothing here knows anything of Gantry but Kafka. */
+/** A SomaStack gateway that uses Kafka only, and no code of Gantry. */
 export interface SomastackGatewayOptions {
   /** `host:port`, one or more. */
   readonly brokers: string | readonly string[]
@@ -12,23 +12,23 @@ export interface SomastackGatewayOptions {
   readonly requestsTo?: string
   /** `somastack.tool_results` */
   readonly resultsFrom?: string
-  /** Where it hears of starts, progress and ends, for those who watch the conversation; not read when absent. */
+  /** The topic of the conversation's events: starts, progress and ends; not read if absent. */
   readonly outboundFrom?: string
   readonly sessionId?: string
   readonly personaId?: string | null
-  /** What it says of its tenant in its metadata and headers; `default`, as the seed does. */
+  /** The tenant in metadata and headers; `default`, as in the original gateway. */
   readonly tenant?: string
   /** More options of the clients, such as SASL. */
   readonly client?: Partial<ConsumerOptions<Buffer, Buffer, Buffer, Buffer>>
-  /** Told when Kafka has the request. */
+  /** Called when Kafka has the request. */
   readonly onSent?: (sent: { readonly eventId: string; readonly tool: string }) => void
-  /** Told of every result of its session, also of one that comes again or that nobody waits for. */
+  /** Called with every result of its session, also with a repeated or an unexpected one. */
   readonly onResult?: (result: SomastackResult, awaited: boolean) => void
   /** Gets every event of the conversation. */
   readonly onEvent?: (event: SomastackEvent) => void
 }
 
-/** What those who watch the conversation see. */
+/** An event of the conversation. */
 export interface SomastackEvent {
   readonly event_id: string
   readonly session_id: string
@@ -49,7 +49,7 @@ export interface SomastackResult {
   readonly metadata: { readonly request_id?: string; readonly [key: string]: unknown }
   readonly execution_time: number
   readonly trace_context?: { readonly [key: string]: string }
-  /** The headers that it came with. */
+  /** The headers of the record. */
   readonly headers: { readonly [name: string]: string }
 }
 
@@ -84,12 +84,15 @@ interface Queued {
 
 const mostAtOnce = 500
 
-/** Opens a gateway, which from then on misses no result; requests that come together travel together. */
+/** Opens a gateway that receives every result from then on; concurrent requests are sent in batches. */
 export async function somastackGateway(options: SomastackGatewayOptions): Promise<SomastackGateway> {
   const { requestsTo = 'somastack.tools', resultsFrom = 'somastack.tool_results', tenant = 'default' } = options
   const { sessionId = randomUUID(), personaId = null, onSent, onResult } = options
   const client = {
-    ...{ clientId: 'somastack-gateway', bootstrapBrokers: [options.brokers].flat(), retries: 5, retryDelay: 100 },
+    clientId: 'somastack-gateway',
+    bootstrapBrokers: [options.brokers].flat(),
+    retries: 5,
+    retryDelay: 100,
     ...options.client,
   }
   const waiting = waitingFor<SomastackResult>('The SomaStack gateway')
@@ -123,7 +126,7 @@ export async function somastackGateway(options: SomastackGatewayOptions): Promis
     }
     state.flushing = false
   }
-  /** A broker that is away may come back; the events keep their ids, so that sending one twice does no harm. */
+  /** Retries while the broker is unavailable; events keep their ids, so that a duplicate is harmless. */
   const sendUntilTaken = async (batch: readonly Queued[]): Promise<Error | undefined> => {
     while (true) {
       try {
@@ -139,7 +142,11 @@ export async function somastackGateway(options: SomastackGatewayOptions): Promis
     const session = how.sessionId ?? sessionId
     sessions.add(session)
     const event = {
-      ...{ event_id: eventId, session_id: session, persona_id: personaId, tool_name: tool, args },
+      event_id: eventId,
+      session_id: session,
+      persona_id: personaId,
+      tool_name: tool,
+      args,
       metadata: { tenant, request_id: eventId, source: 'tool_orchestrator', ...how.metadata },
       ...how.extra,
       trace_context: how.traceparent === undefined ? {} : { traceparent: how.traceparent },
@@ -173,7 +180,7 @@ export async function somastackGateway(options: SomastackGatewayOptions): Promis
   }
 }
 
-/** Whether a failure is one of the network, or one that Kafka itself says may pass. */
+/** Whether an error is a network error, or retriable according to Kafka. */
 function mayPass(error: unknown): boolean {
   const { code, canRetry, errors = [], cause } = error as FailureOfKafka
   return code === 'PLT_KFK_NETWORK' || canRetry === true || [...errors, ...(cause ? [cause] : [])].some(mayPass)
@@ -186,11 +193,17 @@ interface FailureOfKafka {
   readonly cause?: unknown
 }
 
-/** The headers that the publisher of the seed writes: what an event does not have is empty. */
+/** The headers of the original publisher: members that an event lacks are empty. */
 function headersOf(of: { tenant: string; session: string; persona: string; eventId: string }): Map<Buffer, Buffer> {
   const headers = {
-    ...{ tenant_id: of.tenant, session_id: of.session, persona_id: of.persona, event_type: '', event_id: of.eventId },
-    ...{ schema: '', correlation_id: randomUUID(), timestamp_ms: String(Date.now()) },
+    tenant_id: of.tenant,
+    session_id: of.session,
+    persona_id: of.persona,
+    event_type: '',
+    event_id: of.eventId,
+    schema: '',
+    correlation_id: randomUUID(),
+    timestamp_ms: String(Date.now()),
   }
   return new Map(Object.entries(headers).map(([name, value]) => [Buffer.from(name), Buffer.from(value)]))
 }
@@ -207,7 +220,7 @@ function resultOf({ value, headers }: Message): SomastackResult | undefined {
 
 type ClientOptions = Omit<ConsumerOptions<Buffer, Buffer, Buffer, Buffer>, 'groupId'>
 
-/** Reads a topic from where it ends now, and goes on where it was when the broker comes back. */
+/** Reads a topic from its current end, and resumes at its offsets after an outage of the broker. */
 async function readTopic(client: ClientOptions, topic: string, take: (message: Message) => void) {
   const state = { closed: false }
   const first = newConsumer(client)
@@ -227,7 +240,7 @@ async function readTopic(client: ClientOptions, topic: string, take: (message: M
           take(message)
         }
       } catch {
-        // The broker went away; the offsets tell where to go on.
+        // The broker is unavailable; reading resumes at the saved offsets.
       }
       if (state.closed) return
       await sleep(100)

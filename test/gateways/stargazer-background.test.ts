@@ -10,7 +10,7 @@ import { type StargazerReply, stargazerGateway } from './stargazer.ts'
 const file = redisForFile()
 const about = { namespace: 'jobs', version: '1.0.0', description: 'A job.', inputSchema: { type: 'object' } } as const
 
-/** Tools that end when the test says so: one that may go on in the background, and one that may not. */
+/** Tools that end when the test releases them: one that may run in the background, and one that may not. */
 function slowTools(gate: () => Promise<unknown>): DefinedTool[] {
   const run = async (): Promise<string> => {
     await gate()
@@ -32,7 +32,7 @@ async function openGateway(t: TestContext, redisUrl: string) {
   return { gateway, redis, to: (id: string) => replies.filter(({ correlation_id }) => correlation_id === id) }
 }
 
-test('a gateway of Stargazer gets an interim answer with a task id, and the result later, and both last', async (t) => {
+test('a Stargazer gateway gets an interim reply with a task id and later the result, and the task record has both', async (t) => {
   const { url } = await file.server(t)
   const gate = Promise.withResolvers<void>()
   const database = await pgliteDatabase(t)
@@ -45,8 +45,8 @@ test('a gateway of Stargazer gets an interim answer with a task id, and the resu
   const alone = await gateway.send('alone', {}, { correlationId: 'alone' })
   const interim = await gateway.call('slow', {}, { correlationId: 'slow' })
   const task = interim.task_id ?? assert.fail(JSON.stringify(interim))
-  const told = JSON.parse(interim.result ?? '')
-  assert.deepEqual([told.status, told.task_id], ['running', task])
+  const answer = JSON.parse(interim.result ?? '')
+  assert.deepEqual([answer.status, answer.task_id], ['running', task])
   assert.deepEqual(interim.writeback, { sent_files: [], injected_tools: [], sent_rich_messages: [] })
   const record = await redis.hgetall(`sg:task:${task}`)
   assert.deepEqual([record.status, record.tool_name, record.correlation_id], ['running', 'slow', 'slow'])
@@ -68,7 +68,7 @@ test('a gateway of Stargazer gets an interim answer with a task id, and the resu
   assert.equal((await check('other')).code, 'NOT_FOUND', 'a task is for the user whose call it is')
 })
 
-test('a background call outlives its worker: the interim answer comes again under the same id, the result once', async (t) => {
+test('a background call survives its worker: the interim reply is repeated under the same task id, the result comes once', async (t) => {
   const { url } = await file.server(t)
   const redisUrl = `${url}/3`
   const database = await pgliteDatabase(t)
@@ -90,12 +90,14 @@ test('a background call outlives its worker: the interim answer comes again unde
   assert.equal((await redis.hgetall(`sg:task:${interim.task_id}`)).status, 'completed')
 })
 
-test('a gateway of Stargazer is answered at once when a circuit is open, and nothing goes on in the background', async (t) => {
+test('a Stargazer gateway gets CIRCUIT_OPEN at once, and no background task is started', async (t) => {
   const { url } = await file.server(t)
   const redisUrl = `${url}/4`
   let ran = 0
   const failing = defineTool({
-    ...{ ...about, name: 'failing', effect: 'read' },
+    ...about,
+    name: 'failing',
+    effect: 'read',
     run() {
       ran += 1
       throw new Error('No.')

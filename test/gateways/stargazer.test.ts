@@ -24,7 +24,7 @@ const url = engine?.url ?? ''
 const mayReplyTo = stargazerReplyRule(['sg:stream:tools', 'sg:stream:dlq'])
 const codec = stargazerCodec({ mayReplyTo })
 
-/** The least that answers: each entry is read, decoded and answered with its arguments, or with what is wrong. */
+/** A minimal responder: answers each entry with its arguments, or with an error. */
 async function echoWorker(redis: Redis, signal: AbortSignal): Promise<void> {
   let last = '0-0'
   while (!signal.aborted) {
@@ -49,7 +49,7 @@ async function echoWorker(redis: Redis, signal: AbortSignal): Promise<void> {
   }
 }
 
-test('a gateway of Stargazer has every reply, a thousand at once', { skip: missing }, async (t) => {
+test('a Stargazer gateway receives all replies of a thousand concurrent requests', { skip: missing }, async (t) => {
   const redis = new Redis(url)
   const stop = new AbortController()
   const working = echoWorker(redis, stop.signal)
@@ -89,7 +89,7 @@ test('a gateway of Stargazer has every reply, a thousand at once', { skip: missi
   assert.equal(await redis.xlen('sg:stream:tools'), before + 2, 'nothing was answered into the stream of jobs')
 })
 
-test('a gateway of Stargazer writes its session and mirrors the catalog', { skip: missing }, async (t) => {
+test('a Stargazer gateway writes its session and mirrors the catalog', { skip: missing }, async (t) => {
   const redis = new Redis(url)
   const gateway = await stargazerGateway({ redisUrl: url })
   t.after(async () => {
@@ -117,7 +117,13 @@ test('a gateway of Stargazer writes its session and mirrors the catalog', { skip
   assert.equal(String(field), 'data')
   const envelope = decode(bytes ?? Buffer.of()) as Record<string, unknown>
   assert.deepEqual(Object.keys(envelope), [
-    ...['correlation_id', 'reply_to', 'idem_key', 'schema_hash', 'tool_name', 'tool_args', 'ctx'],
+    'correlation_id',
+    'reply_to',
+    'idem_key',
+    'schema_hash',
+    'tool_name',
+    'tool_args',
+    'ctx',
   ])
   assert.deepEqual([envelope.correlation_id, envelope.idem_key, envelope.schema_hash], [id, id, 'h1'])
 })

@@ -4,20 +4,20 @@ import { decode, encode } from '@msgpack/msgpack'
 import { Redis } from 'ioredis'
 import { waitingFor } from './waiting.ts'
 
-/** Plays the inference tier of Stargazer: nothing here knows anything of Gantry but Redis. */
+/** A Stargazer inference tier that uses Redis only, and no code of Gantry. */
 export interface StargazerGatewayOptions {
   readonly redisUrl: string
-  /** Part of the name of its reply stream; a random one unless told. */
+  /** Part of the name of its reply stream; random by default. */
   readonly worker?: string
   /** `sg:stream:tools` */
   readonly stream?: string
-  /** Who its own session stands for. */
+  /** The user of its session. */
   readonly session?: SessionRecord
-  /** At which length the gateway trims the stream of jobs, read or not: 100,000, as the seed does; 0 for never. */
+  /** The length to which it trims the job stream, read or not: 100,000, as the original does; 0 for never. */
   readonly maxlen?: number
-  /** Told when Redis has the request. */
+  /** Called when Redis has the request. */
   readonly onSent?: (sent: { readonly correlationId: string; readonly entry: string; readonly tool: string }) => void
-  /** Told of every reply, also of one that comes again or that nobody waits for. */
+  /** Called with every reply, also with a repeated or an unexpected one. */
   readonly onReply?: (reply: StargazerReply, awaited: boolean) => void
 }
 
@@ -43,15 +43,15 @@ export interface StargazerReply {
   readonly error?: string
   readonly code?: string
   readonly status?: string
-  /** Of an interim answer: the call goes on under this id. */
+  /** On an interim reply: the task id of the call. */
   readonly task_id?: string
 }
 
 export interface StargazerCallOptions {
   readonly correlationId?: string
-  /** The correlation id unless told; `null` leaves it out. */
+  /** The correlation id by default; `null` leaves it out. */
   readonly idemKey?: string | null
-  /** That of the mirrored catalog unless told; `null` leaves it out. */
+  /** That of the mirrored catalog by default; `null` leaves it out. */
   readonly schemaHash?: string | null
   readonly traceId?: string
   readonly replyTo?: string | null
@@ -73,9 +73,9 @@ export interface StargazerGateway {
   readonly replyStream: string
   /** The trace of its own session, which is kept alive while the gateway is open. */
   readonly traceId: string
-  /** The catalog as it was mirrored last; undefined when there is none. */
+  /** The catalog as last mirrored; undefined if there is none. */
   catalog(): StargazerCatalog | undefined
-  /** Reads the catalog again; done by itself whenever one is announced. */
+  /** Reads the catalog again; happens automatically at each announcement. */
   refresh(): Promise<void>
   openSession(traceId: string, record?: SessionRecord, seconds?: number): Promise<void>
   /** Sends a request and waits for its reply. */
@@ -126,9 +126,15 @@ export async function stargazerGateway(options: StargazerGatewayOptions): Promis
       tool_name: tool,
       tool_args: args,
       ctx: {
-        ...{ trace_id: trace, observability_request_id: trace, platform: session.platform },
-        ...{ channel_id: session.channel_id, user_name: 'somebody', message_id: '1', disclosed_skill_ids: [] },
-        ...{ room_context: null, ...how.ctx },
+        trace_id: trace,
+        observability_request_id: trace,
+        platform: session.platform,
+        channel_id: session.channel_id,
+        user_name: 'Ada',
+        message_id: '1',
+        disclosed_skill_ids: [],
+        room_context: null,
+        ...how.ctx,
       },
       ...how.extra,
     }
@@ -161,7 +167,10 @@ export async function stargazerGateway(options: StargazerGatewayOptions): Promis
   alive.unref()
   const reading = readReplies()
   return {
-    ...{ replyStream, traceId, refresh, openSession },
+    replyStream,
+    traceId,
+    refresh,
+    openSession,
     catalog: () => state.catalog,
     send: (tool, args, how = {}) => send(tool, args, how, how.correlationId ?? randomUUID()),
     async call(tool, args, how = {}) {
@@ -186,14 +195,14 @@ export async function stargazerGateway(options: StargazerGatewayOptions): Promis
   }
 }
 
-/** Survives a restart of Redis: requests wait, and the reader goes on where it was. */
+/** Survives a restart of Redis: requests wait, and the reader resumes. */
 function connect(url: string, more = {}): Redis {
   const redis = new Redis(url, { maxRetriesPerRequest: null, retryStrategy: () => 100, ...more })
   redis.on('error', () => undefined)
   return redis
 }
 
-/** The entries of the one stream that was asked for, whichever protocol the answer came by. */
+/** The entries of the one requested stream, in RESP2 or RESP3. */
 function entriesOf(found: unknown): (readonly [string, readonly Buffer[]])[] {
   if (!Array.isArray(found)) return []
   const entries = Array.isArray(found[0]) ? found[0][1] : found[1]

@@ -1,8 +1,8 @@
-/** Answers that somebody waits for, by the id of the request. */
+/** Waiters for replies, by the id of the request. */
 export interface Waiting<T> {
-  /** Rejects when there is no answer in time, or when the gateway closes. */
+  /** Rejects if no reply arrives in time, or when the gateway closes. */
   add(id: string, timeoutMs: number): Promise<T>
-  /** Hands an answer over; false when nobody waits for it, or no longer. */
+  /** Resolves the waiter with a reply; false if there is no waiter. */
   settle(id: string, answer: T): boolean
   fail(id: string, error: Error): void
   readonly size: number

@@ -1,14 +1,13 @@
 import type { Json, JsonObject, Tool } from '@gantry/contract'
-import { fakeContext } from '../../packages/conformance/src/backend.ts'
-import { fakeHost } from '../../packages/conformance/src/backend-host.ts'
+import { fakeContext, fakeHost } from '../../packages/conformance/src/backend.ts'
 import type { Backend } from '../../packages/core/src/backends/backend.ts'
 import type { Egress } from '../../packages/core/src/egress/egress.ts'
-import { createEgress } from '../../packages/core/src/egress/guard.ts'
+import { createEgressGuard } from '../../packages/core/src/egress/guard.ts'
 import { mcp } from '../../packages/mcp/src/client/mcp.ts'
-import type { McpOAuth, McpOptions } from '../../packages/mcp/src/client/options.ts'
+import type { McpOAuth, McpOptions } from '../../packages/mcp/src/client/settings.ts'
 
 /**
- * The program that the conformance suite drives: our MCP backend, told by the suite which server to talk to. It finds
+ * The program that the conformance suite drives: our MCP backend, which gets the server's address from the suite. It finds
  * the server's tools and calls them, which is all that a backend does; the suite watches the wire.
  */
 interface Given {
@@ -27,7 +26,7 @@ const secrets = { secret: given.client_secret ?? '', key: given.private_key_pem 
 await main()
 
 async function main(): Promise<void> {
-  const egress = anyLoopback(createEgress())
+  const egress = anyLoopback(createEgressGuard())
   const backend = mcp(options())
   const host = fakeHost(egress, secrets)
   backend.attach?.(host)
@@ -69,7 +68,7 @@ function oauth(): McpOAuth {
     redirectUrl: 'http://localhost:3000/callback',
     clientMetadataUrl: 'https://conformance-test.local/client-metadata.json',
     ...(given.client_id === undefined ? {} : { clientId: given.client_id, clientSecret: 'secret:secret' }),
-    // The suite's authorization servers consent by themselves and send the person straight back.
+    // The suite's authorization servers consent without a user and redirect at once.
     onRedirect: async (address) => (await fetch(address, { redirect: 'manual' })).headers.get('location') ?? '',
   }
 }
@@ -84,12 +83,12 @@ function callsOf(tools: readonly Tool[]): readonly { readonly tool: Tool; readon
   })
 }
 
-/** One scenario wants to see what the client made of another tool's schema. */
+/** One scenario checks the client's reading of another tool's schema. */
 function schemaToEcho(tools: readonly Tool[]): JsonObject {
   return (tools.find(({ name }) => name === 'json_schema_2020_12_tool')?.inputSchema ?? {}) as JsonObject
 }
 
-/** Arguments that fit what a tool requires, as far as simple types go. */
+/** Arguments that satisfy the required members of a tool's schema, for simple types. */
 function sampleOf({ inputSchema }: Tool): JsonObject {
   const { properties = {}, required = [] } = inputSchema as {
     readonly properties?: { readonly [name: string]: { readonly type?: string } }
@@ -105,7 +104,7 @@ async function callTool(backend: Backend, tool: Tool, args: JsonObject): Promise
   await backend.call({ id, tool, args, binding }, fakeContext(AbortSignal.timeout(20_000)))
 }
 
-/** The guard as it is, but for the origins: the suite's servers stand on ports that nobody knows beforehand. */
+/** The egress guard with any origin allowed: the ports of the suite's servers are not known beforehand. */
 function anyLoopback(egress: Egress): Egress {
   return {
     ...egress,

@@ -9,9 +9,9 @@ export type Suite = '@modelcontextprotocol/conformance' | 'mcp-conformance-next'
 export interface Outcome {
   readonly passed: number
   readonly failed: number
-  /** The suite's own verdict. */
+  /** The verdict of the suite. */
   readonly ok: boolean
-  /** All it printed, for the message of a failed test. */
+  /** Its output, for the message of a failed test. */
   readonly text: string
 }
 

@@ -1,8 +1,8 @@
 import { test } from 'node:test'
-import { brokerFaults, slowBrokerFaults } from '../faults/brokers-away.ts'
 import { fileFaults } from '../faults/brokers-files.ts'
 import { keptFaults, slowKeptFaults } from '../faults/brokers-kept.ts'
 import { missingEngines } from '../faults/brokers-places.ts'
+import { brokerFaults, slowBrokerFaults } from '../faults/brokers-unavailable.ts'
 import { tryAtLength } from '../faults/fault.ts'
 
 const missing = await missingEngines('redis', 'kafka')

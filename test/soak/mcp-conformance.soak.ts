@@ -30,8 +30,8 @@ const campaigns: readonly Campaign[] = [
   {
     suite: old,
     title: '0.1.16',
-    // Its auth/2025-03-26-oauth-metadata-backcompat serves metadata of another issuer, which RFC 8414 forbids to accept;
-    // the newer suite has that right.
+    // Its auth/2025-03-26-oauth-metadata-backcompat serves metadata of another issuer, which RFC 8414 forbids;
+    // the newer suite corrects that.
     scenarios: [
       ...required('2025-11-25'),
       'auth/2025-03-26-oauth-endpoint-fallback',
@@ -57,7 +57,7 @@ for (const { suite, title, revision, scenarios } of campaigns) {
   })
 }
 
-/** What the suite itself says that a client of a revision must pass. */
+/** The scenarios that the suite requires of a client of a revision. */
 function required(revision: string): readonly string[] {
   const file = join(import.meta.dirname, '..', '..', 'node_modules', next, 'requirements', `${revision}.yaml`)
   const [, list = ''] = /^client:\n((?: {2}- .+\n)+)/m.exec(readFileSync(file, 'utf8')) ?? []

@@ -7,7 +7,7 @@ function heapAfterGc(): number {
   return process.memoryUsage().heapUsed
 }
 
-test('a million calls leave memory as it was', {
+test('a million calls do not grow the memory', {
   skip: globalThis.gc === undefined && 'needs --expose-gc',
 }, async () => {
   const gantry = createExecutor({ tools: demoTools() })
@@ -28,7 +28,7 @@ test('100,000 calls that time out, fail or are cancelled leave no timer, listene
     name: 'stuck',
     description: 'Never ends.',
     inputSchema: { type: 'object' },
-    // An open circuit would keep the calls from starting.
+    // An open circuit would reject the calls.
     breaker: false,
     run: () => new Promise(() => undefined),
   })
@@ -61,7 +61,7 @@ test('100,000 calls that time out, fail or are cancelled leave no timer, listene
   await gantry.close()
 })
 
-test('registering and unregistering 100,000 tools leaves memory as it was', async () => {
+test('registering and unregistering 100,000 tools does not grow the memory', async () => {
   const gantry = createExecutor()
   const churn = (rounds: number) => {
     for (let round = 0; round < rounds; round++) {

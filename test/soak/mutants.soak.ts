@@ -11,19 +11,19 @@ import { openSite } from '../faults/site.ts'
 import { readLedger } from '../faults/tools.ts'
 
 interface Mutant {
-  /** What the ledgers must show. */
+  /** The invariant that the ledgers must find broken. */
   readonly shows: keyof Omit<Verdict, 'counts'>
-  /** The victim stands still for a while instead of dying. */
+  /** The victim is stopped for a while instead of killed. */
   readonly pause?: boolean
-  /** The victim dies when it has answered, not when the effect is there. */
+  /** The victim is killed after its reply, not after the effect. */
   readonly answered?: boolean
 }
 
 const mutants: { readonly [name: string]: Mutant } = {
   'acknowledged when claimed': { shows: 'lost' },
   'no fence': { shows: 'twoEnds', pause: true },
-  'a beginning that is not durable': { shows: 'doubled' },
-  'an answer before the commit': { shows: 'twoEnds', answered: true },
+  'a start that is not durable': { shows: 'doubled' },
+  'a reply before the commit': { shows: 'twoEnds', answered: true },
 }
 
 const leaseMs = 1_000
@@ -31,7 +31,7 @@ const leaseMs = 1_000
 const hasEnded = ({ state }: CallView): boolean => state !== 'running' && state !== 'queued'
 
 for (const [name, { shows, pause = false, answered = false }] of Object.entries(mutants)) {
-  test(`the ledgers tell of a build with this fault: ${name}`, async (t) => {
+  test(`the ledgers detect a broken build: ${name}`, async (t) => {
     const site = await openSite(t, { engine: 'postgres', service: { leaseMs } })
     const broken = {
       flags: ['--import', join(import.meta.dirname, '../faults/mutate.ts')],
@@ -53,7 +53,7 @@ for (const [name, { shows, pause = false, answered = false }] of Object.entries(
       shows === 'lost' ? 4_000 : 20_000,
     )
     if (pause) {
-      // What the others made of it is heard first, and then what the late one says.
+      // The outcome of the other worker is received first, then that of the late one.
       await listen(other)
       victim.signal('SIGCONT')
       await sleep(1_500)

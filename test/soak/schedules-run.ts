@@ -1,6 +1,6 @@
 import { simulate } from '../../packages/service/test/simulator/simulate.ts'
 
-/** Outside of the test runner, whose hooks make code that mostly waits four times as slow. Prints what is broken. */
+/** Runs outside the test runner, whose async hooks make it four times slower; prints the broken invariants. */
 const [first = 1, count = 0] = process.argv.slice(2).map(Number)
 for (let seed = first; seed < first + count; seed++) {
   const broken = await simulate(seed)

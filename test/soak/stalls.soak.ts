@@ -6,7 +6,7 @@ const { points, close } = libraryEntryPoints()
 after(close)
 
 for (const point of points) {
-  test(`no filler of the long list stalls the event loop: ${point.name}`, async () => {
+  test(`no input of the long list stalls the event loop: ${point.name}`, async () => {
     await feedFillers(point, moreFillers)
   })
 }

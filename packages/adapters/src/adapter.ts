@@ -1,9 +1,9 @@
-import { type Issue, type JsonObject, type Result, type Tool, ToolError } from '@gantry/contract'
+import type { JsonObject, Result, Tool, ToolError } from '@gantry/contract'
 import type { CatalogEntry } from '@gantry/core/internal/catalogs/catalog'
-import { unknownKeys } from '@gantry/core/internal/search/index'
+import { flag, type Member, whole } from '@gantry/core/internal/options/option'
 import type { Names } from './names.ts'
 
-/** What became of a part that a format cannot hold as it is. */
+/** A part of a tool that a format cannot represent, and how it was changed. */
 export type Done =
   /** It is gone. */
   | 'dropped'
@@ -11,7 +11,7 @@ export type Done =
   | 'widened'
   /** The format now accepts less than the tool does. */
   | 'narrowed'
-  /** It stands as text in the description beside it. */
+  /** It is text in its description. */
   | 'described'
   /** It is said in the format's own words. */
   | 'rewritten'
@@ -37,7 +37,7 @@ export interface AdaptedTools<T> {
   readonly warnings: readonly Loss[]
 }
 
-/** A tool as a foreign format describes it: with `run` or `backends` beside it, it is what `defineTool` takes. */
+/** A tool as a foreign format describes it: with `run` or `backends` added, it is what `defineTool` takes. */
 export type ForeignTool = Pick<
   Tool,
   'namespace' | 'name' | 'version' | 'description' | 'title' | 'inputSchema' | 'outputSchema' | 'annotations' | 'icons'
@@ -110,36 +110,11 @@ export interface AdapterOptions {
 
 export const defaultMaxChars = 50_000
 
-/** A note on what was left out needs some room itself. */
+/** A note on what was left out needs some space itself. */
 const leastChars = 200
 
-type Fits = (value: unknown) => string | undefined
-
-const common: { readonly [option: string]: Fits } = {
-  maxChars: (value) =>
-    Number.isSafeInteger(value) && Number(value) >= leastChars
-      ? undefined
-      : `must be a whole number of at least ${leastChars}`,
+/** The members of every format's options, for `optionsCheck`. */
+export const adapterMembers: { readonly [Key in keyof Required<AdapterOptions>]: Member } = {
+  maxChars: whole(leastChars),
   clean: flag,
-}
-
-export function flag(value: unknown): string | undefined {
-  return typeof value === 'boolean' ? undefined : 'must be true or false'
-}
-
-/** Throws CONFIG_INVALID for unknown options and values that do not fit; `own` are those of one format. */
-export function checkAdapterOptions(
-  name: string,
-  options: object,
-  own: { readonly [option: string]: Fits } = {},
-): void {
-  const fits = new Map(Object.entries({ ...common, ...own }))
-  const issues: Issue[] = [...unknownKeys(options, [...fits.keys()], '', 'is not an option')]
-  for (const [key, value] of Object.entries(options)) {
-    const message = value === undefined ? undefined : fits.get(key)?.(value)
-    if (message !== undefined) issues.push({ path: `/${key}`, message })
-  }
-  if (issues.length === 0) return
-  const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
-  throw new ToolError('CONFIG_INVALID', `${name} was given wrong options: ${text}.`, { details: { issues } })
 }

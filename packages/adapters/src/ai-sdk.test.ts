@@ -71,7 +71,7 @@ function scripted(steps: readonly (string | { name: string; input: string }[])[]
   })
 }
 
-test('the real SDK shows the schema to the model, runs the tool and sends the result back', async () => {
+test('the real SDK sends the schema to the model, runs the tool and returns its result', async () => {
   const gantry = createExecutor({ tools: [divide] })
   const { tools, names } = aiSdk({ jsonSchema, run: gantry.run }).tools(gantry.tools().items)
   const set: ToolSet = tools
@@ -107,7 +107,7 @@ test('a tool that changed after the model saw it is not called', async () => {
   await gantry.close()
 })
 
-test('a cancelled generation cancels the call', async () => {
+test('an aborted generation cancels the call', async () => {
   const gantry = createExecutor({ tools: [divide] })
   const { tools } = aiSdk({ jsonSchema, run: gantry.run }).tools(gantry.tools().items)
   const result = await tools.math__divide?.execute?.({ a: 6, b: 3 }, { abortSignal: AbortSignal.abort() })
@@ -115,7 +115,7 @@ test('a cancelled generation cancels the call', async () => {
   await gantry.close()
 })
 
-test('without run the tools are only described, and an image is a file', () => {
+test('without `run` the tools have no execute function, and an image becomes a file', () => {
   const { tools } = aiSdk({ jsonSchema }).tools([entryOf()])
   assert.equal(tools.math__add?.execute, undefined)
   const image = { type: 'image', data: 'aGk=', mimeType: 'image/png' } as const

@@ -1,7 +1,9 @@
 import { type Result, ToolError } from '@gantry/contract'
-import { type Adapter, type AdapterOptions, checkAdapterOptions } from './adapter.ts'
+import { isObject } from '@gantry/contract/internal/json'
+import { callback } from '@gantry/core/internal/options/option'
+import { checkOptions, optionsCheck } from '@gantry/core/internal/options/options'
+import { type Adapter, type AdapterOptions, adapterMembers } from './adapter.ts'
 import { listOf, member, readCalls } from './calls.ts'
-import { isNode } from './reduce.ts'
 import { type Rendered, render, textOf } from './render.ts'
 import { byName, readTools, writeTools } from './tools.ts'
 
@@ -9,7 +11,7 @@ export type AiSdkOutputPart =
   | { type: 'text'; text: string }
   | { type: 'file'; mediaType: string; data: { type: 'data'; data: string } }
 
-/** What the model reads of a result. */
+/** The model output of a result. */
 export type AiSdkOutput = { type: 'text' | 'error-text'; value: string } | { type: 'content'; value: AiSdkOutputPart[] }
 
 /** A tool of the AI SDK. Its arguments are not checked there: the executor does it, and the model reads what is wrong. */
@@ -41,12 +43,13 @@ export interface AiSdkOptions<S> extends AdapterOptions {
   ) => Promise<Result>
 }
 
+const optionsShape = optionsCheck<AiSdkOptions<unknown>>({
+  members: { ...adapterMembers, run: callback, jsonSchema: callback },
+})
+
 /** Vercel's AI SDK: `calls` takes tool calls, or a message whose content has them. */
 export function aiSdk<S>(options: AiSdkOptions<S>): Adapter<{ [name: string]: AiSdkTool<S> }, AiSdkResult> {
-  checkAdapterOptions('aiSdk', options, {
-    run: isFunction,
-    jsonSchema: isFunction,
-  })
+  checkOptions('options of aiSdk', optionsShape, options)
   const { clean = true, maxChars, run, jsonSchema } = options
   const outputOf = (outcome: Result | ToolError): AiSdkOutput =>
     modelOutput(render(outcome, { maxChars, holds: ({ type }) => type === 'image' || type === 'audio' }))
@@ -93,10 +96,6 @@ export function aiSdk<S>(options: AiSdkOptions<S>): Adapter<{ [name: string]: Ai
   }
 }
 
-function isFunction(value: unknown): string | undefined {
-  return typeof value === 'function' ? undefined : 'must be a function'
-}
-
 function modelOutput({ isError, parts }: Rendered): AiSdkOutput {
   if (isError) return { type: 'error-text', value: textOf(parts) }
   if (parts.every(({ type }) => type === 'text')) return { type: 'text', value: textOf(parts) }
@@ -108,11 +107,11 @@ function modelOutput({ isError, parts }: Rendered): AiSdkOutput {
   return { type: 'content', value }
 }
 
-/** Tools by name as a list, each with the JSON Schema of its arguments; functions are no part of a definition. */
+/** Tools by name as a list, each with the JSON Schema of its arguments; a definition has no functions. */
 function listed(tools: unknown): unknown {
-  if (!isNode(tools)) return tools
+  if (!isObject(tools)) return tools
   return Object.entries(tools).map(([name, tool]) => {
-    if (!isNode(tool)) return tool
+    if (!isObject(tool)) return tool
     const data = Object.entries(tool).filter(([, value]) => typeof value !== 'function')
     return { ...Object.fromEntries(data), name, inputSchema: member(tool.inputSchema, 'jsonSchema') ?? null }
   })

@@ -26,7 +26,7 @@ testAdapter('anthropic', {
   holdsImages: true,
 })
 
-test('a turn of the documentation goes through', () => {
+test('the example turn of the API documentation is translated both ways', () => {
   const adapter = anthropic()
   const inputSchema = { type: 'object', properties: { location: { type: 'string' } }, required: ['location'] }
   const entry = entryOf({ namespace: 'weather', name: 'get', description: 'The weather.', inputSchema })
@@ -48,14 +48,14 @@ test('a turn of the documentation goes through', () => {
   })
 })
 
-test('an image of a kind that the API refuses is described', () => {
+test('an image type that the API refuses is described as text', () => {
   const call = { ok: true, callId: 'c', name: 'n', tool: 't', args: {}, schemaDigest: '' } as const
   const svg = { type: 'image', data: 'aGk=', mimeType: 'image/svg+xml' } as const
   const { content } = anthropic().result(call, resultOf({ content: [svg] }))
   assert.deepEqual(content, [{ type: 'text', text: '[image image/svg+xml, about 3 bytes, not shown here]' }])
 })
 
-test('an argument whose name the API may refuse is kept and named', () => {
+test('an argument whose name the API may refuse is kept, with a warning', () => {
   const inputSchema = { type: 'object', properties: { 'größe in cm': { type: 'number' } } }
   const { tools, warnings } = anthropic().tools([entryOf({ inputSchema })])
   assert.deepEqual(tools[0]?.input_schema, inputSchema)

@@ -1,6 +1,8 @@
-import { type Adapter, type AdapterOptions, checkAdapterOptions } from './adapter.ts'
+import { isObject } from '@gantry/contract/internal/json'
+import { checkOptions, optionsCheck } from '@gantry/core/internal/options/options'
+import { type Adapter, type AdapterOptions, adapterMembers } from './adapter.ts'
 import { listOf, member, readCalls, valueOnly } from './calls.ts'
-import { isNode, type Node, plainTop } from './reduce.ts'
+import { type Node, plainTop } from './reduce.ts'
 import { render } from './render.ts'
 import { readTools, writeTools } from './tools.ts'
 
@@ -26,9 +28,11 @@ export interface AnthropicResult {
 const imageTypes: readonly unknown[] = ['image/png', 'image/jpeg', 'image/webp', 'image/gif']
 const argumentName = /^[a-zA-Z0-9_.-]{1,64}$/
 
+const optionsShape = optionsCheck<AdapterOptions>({ members: adapterMembers })
+
 /** Anthropic's Messages API: `calls` takes the assistant's message or its content. */
 export function anthropic(options: AdapterOptions = {}): Adapter<AnthropicTool[], AnthropicResult> {
-  checkAdapterOptions('anthropic', options)
+  checkOptions('options of anthropic', optionsShape, options)
   const { clean = true, maxChars } = options
   return {
     format: 'anthropic',
@@ -36,7 +40,7 @@ export function anthropic(options: AdapterOptions = {}): Adapter<AnthropicTool[]
       const writing = { format: 'Anthropic', clean, fields: [] }
       const written = writeTools(entries, writing, ({ name, description, inputSchema }, report): AnthropicTool => {
         const schema = plainTop(inputSchema, '/inputSchema', 'Anthropic', report)
-        for (const argument of isNode(schema.properties) ? Object.keys(schema.properties) : []) {
+        for (const argument of isObject(schema.properties) ? Object.keys(schema.properties) : []) {
           if (argumentName.test(argument)) continue
           const message = 'Anthropic may refuse a name that is not made of 1 to 64 letters, digits, `_`, `.` and `-`.'
           report({ path: '/inputSchema/properties', keyword: 'name', done: 'kept', message })

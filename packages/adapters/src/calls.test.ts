@@ -9,7 +9,7 @@ const adapter = openaiChat()
 const { names } = adapter.tools([entryOf()])
 const call = (id: string, name: string, args: string) => ({ id, type: 'function', function: { name, arguments: args } })
 
-test('every call is answered in its order, also those that could not be made', async () => {
+test('answerCalls replies to every call in order, including invalid calls', async () => {
   const made: unknown[] = []
   const message = {
     tool_calls: [call('1', 'math__add', '{"a":1}'), call('2', 'math__ad', '{}'), call('3', 'math__add', '{"a":')],
@@ -29,7 +29,7 @@ test('every call is answered in its order, also those that could not be made', a
   )
 })
 
-test('a message that is wrong makes no call at all', async () => {
+test('answerCalls runs no call of an invalid message', async () => {
   const message = { tool_calls: [call('1', 'math__add', '{"a":1}'), call('1', 'math__add', '{"a":2}')] }
   const run = () => assert.fail('it ran')
   await assert.rejects(

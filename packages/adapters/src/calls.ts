@@ -1,13 +1,13 @@
 import { type Issue, type Json, type JsonObject, type Result, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { quote } from '@gantry/core/internal/ids/quote'
-import { copyJson } from '@gantry/core/internal/json/copy'
-import { JsonError } from '@gantry/core/internal/json/limits'
 import { parseJson } from '@gantry/core/internal/json/parse'
+import { copyJson, JsonError } from '@gantry/core/internal/json/plain'
 import { nearest } from '@gantry/core/internal/search/index'
 import type { Adapter, AdapterCall, RefusedCall } from './adapter.ts'
 import type { Names } from './names.ts'
 
-/** One call as a format's message has it, before anything of it is believed. */
+/** One call of a message, not validated yet. */
 interface RawCall {
   readonly id: unknown
   readonly name: unknown
@@ -20,8 +20,8 @@ const longestId = 256
 const longestName = 256
 
 /**
- * Reads the calls of a message: all of it or nothing when the message itself is wrong, and each call for itself when
- * only its tool or its arguments are. `idNeeded` says that the format cannot answer a call without its id.
+ * Reads the calls of a message. An invalid message is refused as a whole; a call with an invalid tool or invalid
+ * arguments is refused alone. `idNeeded`: the format requires an id to answer a call.
  */
 export function readCalls(
   raw: () => readonly RawCall[],
@@ -85,12 +85,12 @@ function readCall(
   }
 }
 
-/** The arguments as plain JSON. A text is parsed strictly; an empty one, or none, means that there are none. */
+/** The arguments as plain JSON. A string is parsed strictly; an empty string or no value means no arguments. */
 function readArgs(args: unknown): JsonObject {
   if (args === undefined || args === null) return {}
   try {
     const value: Json = typeof args === 'string' ? parseText(args) : copyJson(args)
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
+    if (isObject(value)) return value
     throw wrongArgs({ path: '', message: 'must be a JSON object' })
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
@@ -114,23 +114,23 @@ function unknownTool(name: string, names: Names): ToolError {
   return new ToolError('TOOL_NOT_FOUND', `There is no tool ${quote(name)}.`, { details: { nearest: near } })
 }
 
-/** The error for a message that is no message of the format. */
+/** The error of a message that is not one of the format. */
 export function malformed(reason: string): ToolError {
   return new ToolError('PAYLOAD_INVALID', `The message of the model is wrong: ${reason}.`)
 }
 
-/** A member of something from outside that should be an object. */
+/** A member of a foreign value that should be an object. */
 export function member(value: unknown, key: string): unknown {
   if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return undefined
-  return (value as { readonly [key: string]: unknown })[key]
+  return Reflect.get(value, key)
 }
 
-/** Arguments of a format that has them as values: a text there is just a text, never JSON to be parsed. */
+/** Arguments of a format with values: a string there is a value and not JSON to be parsed. */
 export function valueOnly(args: unknown): unknown {
   return typeof args === 'string' ? [args] : args
 }
 
-/** Something from outside that should be a list; `what` names it in the error. */
+/** A foreign value that should be a list; `what` names it in the error. */
 export function listOf(value: unknown, what: string): readonly unknown[] {
   if (Array.isArray(value)) return value
   throw malformed(`${what} must be a list`)
@@ -140,8 +140,8 @@ export function listOf(value: unknown, what: string): readonly unknown[] {
 export type RunCall = (tool: string, args: JsonObject, options: { readonly schemaDigest: string }) => Promise<Result>
 
 /**
- * Makes all calls that a message asks for, at once, and gives their result messages in the order of the calls.
- * A call that cannot be made is answered too. Rejects with PAYLOAD_INVALID when the message itself is wrong.
+ * Runs all calls of a message concurrently and returns their result messages in the order of the calls. A refused call
+ * has a result message too. Rejects with PAYLOAD_INVALID when the message itself is invalid.
  */
 export async function answerCalls<R>(
   adapter: Adapter<unknown, R>,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { cleanSchema, visible } from './clean.ts'
 
-test('what a person cannot see goes, and every script that a person reads stays', () => {
+test('visible removes invisible characters and keeps every readable script', () => {
   for (const text of ['Grüße, 世界! Привет «мир» — العربية\tเด็ก\n🙂', 'עברית', 'हिन्दी', '한국어', 'e\u0301']) {
     assert.equal(visible(text), text)
   }
@@ -24,8 +24,8 @@ test('what a person cannot see goes, and every script that a person reads stays'
   }
 })
 
-test('prose is cleaned, and names, values and defaults are kept and told of', () => {
-  const told: string[] = []
+test('cleanSchema cleans titles and descriptions, and keeps and reports names, values and defaults', () => {
+  const reported: string[] = []
   const schema = {
     type: 'object',
     description: 'a\u200B',
@@ -34,7 +34,9 @@ test('prose is cleaned, and names, values and defaults are kept and told of', ()
       'e\u200B': { not: { $comment: 'f\u200B' } },
     },
   }
-  const cleaned = cleanSchema(schema, '', ({ path, done }) => told.push(`${path.replaceAll('\u200B', '·')} ${done}`))
+  const cleaned = cleanSchema(schema, '', ({ path, done }) =>
+    reported.push(`${path.replaceAll('\u200B', '·')} ${done}`),
+  )
   assert.deepEqual(cleaned, {
     type: 'object',
     description: 'a',
@@ -43,7 +45,7 @@ test('prose is cleaned, and names, values and defaults are kept and told of', ()
       'e\u200B': { not: { $comment: 'f' } },
     },
   })
-  assert.deepEqual(told, [
+  assert.deepEqual(reported, [
     '/description dropped',
     '/properties/description/title dropped',
     '/properties/description/enum/0 kept',

@@ -8,7 +8,7 @@ import type { Loss } from './adapter.ts'
  */
 const invisible = /(?![\t\n\r])[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Default_Ignorable_Code_Point}\u2028\u2029]/gu
 
-/** A text without what a person does not see. */
+/** A text without invisible characters. */
 export function visible(text: string): string {
   return text.replace(invisible, '')
 }
@@ -16,7 +16,7 @@ export function visible(text: string): string {
 /** Members that are prose for a reader and may be changed without changing what the tool accepts. */
 const prose = new Set(['description', 'title', '$comment'])
 
-/** What an object's keys are: keywords of a schema, names of arguments, or whatever the data says. */
+/** The meaning of an object's keys: schema keywords, argument names, or data. */
 type Kind = 'schema' | 'names' | 'data'
 
 const kinds: ReadonlyMap<string, Kind> = new Map([
@@ -26,7 +26,7 @@ const kinds: ReadonlyMap<string, Kind> = new Map([
   ...['default', 'const', 'enum', 'examples', 'required'].map((key) => [key, 'data'] as const),
 ])
 
-/** Hears of what was found. */
+/** Receives each finding. */
 export type ReportLoss = (loss: Omit<Loss, 'tool'>) => void
 
 /**

@@ -27,14 +27,14 @@ testAdapter('gemini', {
 })
 
 /** The parameters of one tool, and what was said about them. */
-function parametersOf(inputSchema: object): { parameters: unknown; told: string[]; warnings: readonly Loss[] } {
+function parametersOf(inputSchema: object): { parameters: unknown; losses: string[]; warnings: readonly Loss[] } {
   const { tools, warnings } = gemini().tools([entryOf({ inputSchema: { ...inputSchema } })])
-  const told = warnings.map(({ path, done }) => `${path.replace('/inputSchema', '')} ${done}`)
-  return { parameters: tools[0]?.functionDeclarations[0]?.parameters, told, warnings }
+  const losses = warnings.map(({ path, done }) => `${path.replace('/inputSchema', '')} ${done}`)
+  return { parameters: tools[0]?.functionDeclarations[0]?.parameters, losses, warnings }
 }
 
-test('a schema is said in the words of OpenAPI 3.0', () => {
-  const { parameters, told } = parametersOf({
+test('gemini translates a schema to OpenAPI 3.0', () => {
+  const { parameters, losses } = parametersOf({
     type: 'object',
     properties: {
       name: { type: ['string', 'null'], maxLength: 5 },
@@ -64,7 +64,7 @@ test('a schema is said in the words of OpenAPI 3.0', () => {
     required: ['name'],
     description: '[additionalProperties: false]',
   })
-  assert.deepEqual(told.sort(), [
+  assert.deepEqual(losses.sort(), [
     '/additionalProperties described',
     '/properties/either/oneOf widened',
     '/properties/kind/enum rewritten',
@@ -77,20 +77,20 @@ test('a schema is said in the words of OpenAPI 3.0', () => {
   ])
 })
 
-test('references are written out, and one without end stops', () => {
+test('gemini inlines references and widens a recursive one', () => {
   const node = { type: 'object', properties: { name: { type: 'string' }, next: { $ref: '#/$defs/node' } } }
-  const { parameters, told } = parametersOf({
+  const { parameters, losses } = parametersOf({
     type: 'object',
     properties: { first: { $ref: '#/$defs/node' }, second: { $ref: '#/$defs/node' } },
     $defs: { node },
   })
   const written = { type: 'OBJECT', properties: { name: { type: 'STRING' }, next: {} } }
   assert.deepEqual(parameters, { type: 'OBJECT', properties: { first: written, second: written } })
-  assert.ok(told.includes('/properties/first/$ref rewritten'))
-  assert.ok(told.includes('/properties/second/properties/next/$ref widened'))
+  assert.ok(losses.includes('/properties/first/$ref rewritten'))
+  assert.ok(losses.includes('/properties/second/properties/next/$ref widened'))
 })
 
-test('a few references that stand for millions of schemas stay small', () => {
+test('gemini bounds the size of references that expand to millions of schemas', () => {
   const levels = Array.from({ length: 40 }, (_, level) => [
     `l${level}`,
     { type: 'object', properties: { a: { $ref: `#/$defs/l${level + 1}` }, b: { $ref: `#/$defs/l${level + 1}` } } },
@@ -100,7 +100,7 @@ test('a few references that stand for millions of schemas stay small', () => {
   assert.ok(JSON.stringify(parameters).length < 1_000_000)
 })
 
-test('a function without parameters has none, and its rules stand in its description', () => {
+test('a function without properties has no parameters, and its constraints are in its description', () => {
   const inputSchema = { type: 'object', minProperties: 1, additionalProperties: { type: 'string' } }
   const { tools, warnings } = gemini().tools([entryOf({ inputSchema })])
   assert.deepEqual(tools[0]?.functionDeclarations, [
@@ -109,7 +109,7 @@ test('a function without parameters has none, and its rules stand in its descrip
   assert.ok(warnings.some(({ path, done }) => path === '/inputSchema/minProperties' && done === 'dropped'))
 })
 
-test('a call without an id is answered without one', () => {
+test('a call without an id has a result without an id', () => {
   const adapter = gemini()
   const { names } = adapter.tools([entryOf()])
   const parts = [{ functionCall: { name: 'math__add', args: { a: 1 } } }, { functionCall: { name: 'math__add' } }]
@@ -122,7 +122,7 @@ test('a call without an id is answered without one', () => {
   })
 })
 
-test('a foreign declaration comes back as JSON Schema', () => {
+test('a foreign function declaration is read as JSON Schema', () => {
   const parameters = {
     type: 'OBJECT',
     properties: { a: { type: 'STRING', nullable: true, enum: ['x'], example: 'x' } },

@@ -54,7 +54,7 @@ test('tools and results pass the schemas of the MCP SDK', () => {
   assert.deepEqual(CallToolResultSchema.parse(result), result)
 })
 
-test('structured output that is no object goes over in 2026-07-28 only', () => {
+test('structured output that is not an object is sent in revision 2026-07-28 only', () => {
   const entry = entryOf({ outputSchema: { type: 'array', items: { type: 'number' } } })
   const old = mcp({ revision: '2025-11-25' })
   const now = mcp({ revision: '2026-07-28' })
@@ -69,16 +69,16 @@ test('structured output that is no object goes over in 2026-07-28 only', () => {
   assert.deepEqual(now.result(call, result), { content: [{ type: 'text', text: '[1,2]' }], structuredContent: [1, 2] })
 })
 
-test('a whole request is a call with its id, and another method is none', () => {
+test('a tools/call request is read as a call with its id, and another method is refused', () => {
   const adapter = mcp()
   const { names } = adapter.tools([entryOf()])
   const request = { jsonrpc: '2.0', id: 7, method: 'tools/call', params: { name: 'math__add', arguments: { a: 1 } } }
   const [read] = adapter.calls(request, names)
   assert.ok(read?.ok && read.callId === '7')
-  assert.throws(() => adapter.calls({ ...request, method: 'tools/list' }, names), /no tools\/call/)
+  assert.throws(() => adapter.calls({ ...request, method: 'tools/list' }, names), /not a tools\/call request/)
 })
 
-test('members of a foreign tool that Gantry has no place for are named', () => {
+test('unsupported members of a foreign tool are named in warnings', () => {
   const tool = { name: 'x', inputSchema: { type: 'object' }, execution: { taskSupport: 'optional' }, _meta: { a: 1 } }
   const { tools, warnings } = mcp().read({ tools: [tool] }, { namespace: 'far' })
   assert.deepEqual(tools, [
@@ -90,7 +90,7 @@ test('members of a foreign tool that Gantry has no place for are named', () => {
   )
 })
 
-test('a boolean schema is written as the object that means the same, so that clients of SDK 1.x keep the list', () => {
+test('a boolean schema is written as an equivalent object, because clients of SDK 1.x reject the whole list otherwise', () => {
   const schema = { type: 'object', properties: { any: true, none: false, list: { items: true } } } as const
   const entry = entryOf({
     inputSchema: { ...schema, additionalProperties: false, $defs: { a: { anyOf: [true, { not: true }] } } },
@@ -104,7 +104,7 @@ test('a boolean schema is written as the object that means the same, so that cli
   assert.deepEqual(tool?.outputSchema, { type: 'object', properties })
 })
 
-test('an output schema over which validators of earlier clients throw is left out with a warning', () => {
+test('an output schema that makes validators of earlier clients throw is left out with a warning', () => {
   const entry = entryOf({ outputSchema: { $id: 'https://example.com/a', type: 'object' } })
   const old = mcp({ revision: '2025-11-25' }).tools([entry])
   assert.equal(old.tools[0]?.outputSchema, undefined)

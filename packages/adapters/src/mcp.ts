@@ -1,8 +1,11 @@
-import type { Content, Json, JsonSchema, Tool } from '@gantry/contract'
-import { type Adapter, type AdapterOptions, checkAdapterOptions } from './adapter.ts'
+import { type Content, type Json, type JsonSchema, type Tool, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
+import { oneOf } from '@gantry/core/internal/options/option'
+import { checkOptions, optionsCheck } from '@gantry/core/internal/options/options'
+import { type Adapter, type AdapterOptions, adapterMembers } from './adapter.ts'
 import { malformed, member, readCalls, valueOnly } from './calls.ts'
 import type { ReportLoss } from './clean.ts'
-import { isNode, type Node, withObjectSchemas } from './reduce.ts'
+import { type Node, withObjectSchemas } from './reduce.ts'
 import { render } from './render.ts'
 import { readTools, writeTools } from './tools.ts'
 
@@ -29,13 +32,13 @@ export interface McpOptions extends AdapterOptions {
   readonly revision?: '2025-11-25' | '2026-07-28'
 }
 
-const revisions: readonly unknown[] = ['2025-11-25', '2026-07-28']
+const optionsShape = optionsCheck<McpOptions>({
+  members: { ...adapterMembers, revision: oneOf('2025-11-25', '2026-07-28') },
+})
 
 /** The Model Context Protocol: `calls` takes the params of `tools/call`, or the whole request. */
 export function mcp(options: McpOptions = {}): Adapter<McpTool[], McpResult> {
-  checkAdapterOptions('mcp', options, {
-    revision: (value) => (revisions.includes(value) ? undefined : `must be one of ${revisions.join(', ')}`),
-  })
+  checkOptions('options of mcp', optionsShape, options)
   const { clean = true, maxChars, revision = '2025-11-25' } = options
   const objectsOnly = revision === '2025-11-25'
   return {
@@ -66,7 +69,7 @@ export function mcp(options: McpOptions = {}): Adapter<McpTool[], McpResult> {
       readCalls(
         () => {
           const isRequest = member(message, 'method') !== undefined
-          if (isRequest && member(message, 'method') !== 'tools/call') throw malformed('it is no tools/call')
+          if (isRequest && member(message, 'method') !== 'tools/call') throw malformed('it is not a tools/call request')
           const params = isRequest ? member(message, 'params') : message
           const args = member(params, 'arguments')
           const id = isRequest ? member(message, 'id') : undefined
@@ -83,9 +86,9 @@ export function mcp(options: McpOptions = {}): Adapter<McpTool[], McpResult> {
       ),
     result(_call, outcome) {
       const { isError, parts } = render(outcome, { maxChars, holds: () => true })
-      const structured = isError ? undefined : structuredOf(member(outcome, 'output') as Json, objectsOnly)
+      const structured = isError ? undefined : structuredOf(ToolError.is(outcome) ? null : outcome.output, objectsOnly)
       return {
-        content: structuredClone(parts) as Content[],
+        content: parts.map((part) => structuredClone(part)),
         ...(structured === undefined ? {} : { structuredContent: structured }),
         ...(isError ? { isError: true } : {}),
       }
@@ -95,7 +98,7 @@ export function mcp(options: McpOptions = {}): Adapter<McpTool[], McpResult> {
 
 /** The dialect that MCP assumes when a schema names none. */
 const assumedDialect = 'https://json-schema.org/draft/2020-12/schema'
-/** Keywords over which validators of earlier clients throw while they read the list, which loses the whole of it. */
+/** Keywords on which validators of earlier clients throw, which makes them reject the whole list. */
 const unreadable = /"\$(?:id|anchor|dynamicRef|dynamicAnchor|recursiveRef|recursiveAnchor)":/
 
 function outputOf(schema: JsonSchema | undefined, objectsOnly: boolean, report: ReportLoss): Node | undefined {
@@ -103,18 +106,18 @@ function outputOf(schema: JsonSchema | undefined, objectsOnly: boolean, report: 
   const drop = (message: string): undefined => {
     report({ path: '/outputSchema', keyword: 'outputSchema', done: 'dropped', message })
   }
-  if (!isNode(schema) || (objectsOnly && schema.type !== 'object')) {
+  if (!isObject(schema) || (objectsOnly && schema.type !== 'object')) {
     return drop('MCP wants the schema of an object here; it was left out.')
   }
   if (objectsOnly && unreadable.test(JSON.stringify(schema))) {
     return drop('Clients of this revision cannot read a schema with `$id` or anchors; it was left out.')
   }
-  const { $schema, ...rest } = withObjectSchemas(schema as JsonSchema)
+  const { $schema, ...rest } = withObjectSchemas(schema)
   return $schema === undefined || $schema === assumedDialect ? rest : { $schema, ...rest }
 }
 
-/** Structured output beside the content; a text or nothing is said by the content alone. */
+/** Structured output in addition to the content; absent for a string or no output, which the content already has. */
 function structuredOf(output: Json, objectsOnly: boolean): Json | undefined {
-  if (isNode(output)) return structuredClone(output) as Json
+  if (isObject(output)) return structuredClone(output)
   return objectsOnly || output === null || typeof output === 'string' ? undefined : structuredClone(output)
 }

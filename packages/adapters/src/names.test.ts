@@ -6,7 +6,7 @@ import { formatName, nameTable } from './names.ts'
 
 const part = fc.stringMatching(/^[ab_](?:\.?[ab_-]){0,4}$/)
 
-test('two ids never have one name, however alike they look', () => {
+test('different ids never share a format name', () => {
   const seen = new Map<string, string>()
   const property = fc.property(part, part, fc.constantFrom('', ':1.0.0', ':1.0.1'), (namespace, name, version) => {
     const key = `${namespace}:${name}${version}`
@@ -19,7 +19,7 @@ test('two ids never have one name, however alike they look', () => {
   assert.ok(seen.size > 2_000)
 })
 
-test('a plain id keeps its words, and one that could be read two ways gets a digest', () => {
+test('a plain id keeps its words, and an ambiguous id gets a digest', () => {
   assert.equal(formatName('math:add'), 'math__add')
   assert.equal(formatName('a-b:c__d'), 'a-b__c__d')
   assert.match(formatName('a__b:c'), /^a_b_c-[0-9a-f]{12}$/)
@@ -29,7 +29,7 @@ test('a plain id keeps its words, and one that could be read two ways gets a dig
   assert.equal(formatName(`a:${'x'.repeat(128)}`).length, 64)
 })
 
-test('the newest version goes by the plain name, and a name does not depend on what else is listed', () => {
+test('the newest listed version has the plain name, whatever the order of the list', () => {
   const old = entryOf({ version: '1.0.0' })
   const now = entryOf({ version: '1.1.0' })
   for (const list of [

@@ -3,9 +3,9 @@ import type { CatalogEntry } from '@gantry/core/internal/catalogs/catalog'
 import { compareVersions, parseVersion, type Version } from '@gantry/core/internal/ids/version'
 import { sha256 } from '@gantry/core/internal/json/canonical'
 
-/** Which tool a name in a format means; fixed when the tools are written. */
+/** Resolves names of a format to tools; fixed when the tools are written. */
 export interface Names {
-  /** The entry that a name means. */
+  /** The entry of a name. */
   find(name: string): CatalogEntry | undefined
   /** The name of a tool, by its full id. */
   nameOf(id: string): string | undefined
@@ -13,14 +13,14 @@ export interface Names {
   readonly list: readonly string[]
 }
 
-/** What every format accepts: OpenAI, Anthropic and Gemini allow 64 characters, and Gemini wants a letter or `_` first. */
+/** The names that every format accepts: OpenAI, Anthropic and Gemini allow 64 characters, and Gemini wants a letter or `_` first. */
 const longest = 64
 const plainNamespace = /^[A-Za-z_][A-Za-z0-9_-]*$/
 const plainName = /^[A-Za-z0-9_-]+$/
 
 /**
- * The name of a tool in every format: `namespace__name` when that reads back one way only, else readable words and a
- * digest of the id. The two kinds never meet, because only the first holds `__`.
+ * The name of a tool in every format: `namespace__name` when that is unambiguous, else readable words and a digest of
+ * the id. The two kinds never collide, because only the first contains `__`.
  */
 export function formatName(key: string, digits = 12): string {
   const [namespace = '', name = '', ...version] = key.split(':')
@@ -33,8 +33,8 @@ export function formatName(key: string, digits = 12): string {
 }
 
 /**
- * Names for a list of tools: the newest version of each goes by its plain name, older ones in the same list by their
- * whole id. Two ids never share a name: a digest that is taken is made longer.
+ * Names for a list of tools: the newest version of each has the plain name, older versions in the same list have one
+ * from their full id. Two ids never share a name: a colliding digest is extended.
  */
 export function nameTable(entries: Iterable<CatalogEntry>): Names {
   const unique = new Map([...entries].map((entry) => [entry.id, entry]))

@@ -22,7 +22,7 @@ for (const strict of [false, true]) {
   })
 }
 
-test('the tools and results are what the types of the openai package say', () => {
+test('tools and results satisfy the types of the openai package', () => {
   const adapter = openaiChat()
   const { tools, names } = adapter.tools([entryOf()])
   const request: Pick<OpenAI.ChatCompletionCreateParams, 'tools'> = { tools }
@@ -45,7 +45,7 @@ function strictTool(inputSchema: object): OpenAiChatTool['function'] {
   return tool.function
 }
 
-test('strict mode closes objects, requires every member and lets an absent one be null', () => {
+test('strict mode closes objects, requires every member and makes optional members nullable', () => {
   const written = strictTool({
     type: 'object',
     properties: {
@@ -75,7 +75,7 @@ test('strict mode closes objects, requires every member and lets an absent one b
   })
 })
 
-test('a schema that strict mode would have to narrow is sent without it, and a warning says where', () => {
+test('a schema that strict mode would narrow is sent without it, with a warning that names the path', () => {
   const open = [
     { type: 'object', additionalProperties: { type: 'string' } },
     { type: 'object', properties: { any: {} } },
@@ -91,7 +91,7 @@ test('a schema that strict mode would have to narrow is sent without it, and a w
   }
 })
 
-test('the nulls that strict mode asks for are gone from the call, those that the tool takes are not', () => {
+test('calls drops the nulls that strict mode requires and keeps those that the tool accepts', () => {
   const inputSchema = {
     type: 'object',
     properties: {
@@ -157,7 +157,7 @@ const { object } = fc.letrec<{ value: object; object: { [keyword: string]: unkno
   ),
 }))
 
-test('a schema in strict form has closed objects only, and every keyword is there or named', () => {
+test('every object of a strict schema is closed, and every keyword is kept or named in a warning', () => {
   const property = fc.property(object, (given) => {
     const inputSchema = { ...given, $defs: { thing: { type: 'string', enum: ['x'] } } }
     const { tools, warnings } = openaiChat({ strict: true }).tools([entryOf({ inputSchema })])
@@ -170,11 +170,11 @@ test('a schema in strict form has closed objects only, and every keyword is ther
       assert.deepEqual(owner.required, Object.keys(value as object))
     }
     for (const { path, keyword } of keywordsOf(inputSchema, '')) {
-      const told = warnings.some((loss) => loss.keyword === keyword && loss.path === `/inputSchema${path}`)
+      const reported = warnings.some((loss) => loss.keyword === keyword && loss.path === `/inputSchema${path}`)
       const inside = warnings.some(
         (loss) => ['oneOf', 'not'].includes(loss.keyword) && `/inputSchema${path}`.startsWith(`${loss.path}/`),
       )
-      assert.ok(told || inside || at(written?.parameters ?? {}, path) !== undefined, path)
+      assert.ok(reported || inside || at(written?.parameters ?? {}, path) !== undefined, path)
     }
   })
   fc.assert(property, { numRuns: 200 })

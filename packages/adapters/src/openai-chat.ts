@@ -1,7 +1,8 @@
+import { isObject } from '@gantry/contract/internal/json'
 import type { Adapter } from './adapter.ts'
 import { listOf, member, readCalls } from './calls.ts'
 import { checkOpenAi, type OpenAiOptions, openAiParameters, undoStrict } from './openai-tools.ts'
-import { isNode, type Node } from './reduce.ts'
+import type { Node } from './reduce.ts'
 import { render, textOf } from './render.ts'
 import { readTools, writeTools } from './tools.ts'
 
@@ -33,7 +34,7 @@ export function openaiChat(options: OpenAiOptions = {}): Adapter<OpenAiChatTool[
     },
     read: (tools, how = {}) =>
       readTools(tools, how, clean, (tool, report) => {
-        if (tool.type !== 'function' || !isNode(tool.function)) {
+        if (tool.type !== 'function' || !isObject(tool.function)) {
           report({ path: '/type', keyword: 'type', done: 'dropped', message: 'Only functions can be tools.' })
           return undefined
         }

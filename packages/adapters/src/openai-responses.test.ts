@@ -27,7 +27,7 @@ testAdapter('openai responses', {
   holdsImages: true,
 })
 
-test('the tools and results are what the types of the openai package say', () => {
+test('tools and results satisfy the types of the openai package', () => {
   const adapter = openaiResponses({ strict: true })
   const { tools, names } = adapter.tools([entryOf()])
   const request: Pick<OpenAI.Responses.ResponseCreateParams, 'tools'> = { tools }

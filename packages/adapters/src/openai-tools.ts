@@ -1,21 +1,26 @@
 import type { Json, JsonObject, JsonSchema } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
+import { flag } from '@gantry/core/internal/options/option'
+import { checkOptions, optionsCheck } from '@gantry/core/internal/options/options'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
-import { type AdapterOptions, checkAdapterOptions, flag, type Loss } from './adapter.ts'
+import { type AdapterOptions, adapterMembers, type Loss } from './adapter.ts'
 import type { ReportLoss } from './clean.ts'
 import type { Names } from './names.ts'
-import { type Dialect, isNode, type Node, plainTop, reduce, resolveLocal } from './reduce.ts'
+import { type Dialect, type Node, plainTop, reduce, resolveLocal } from './reduce.ts'
 
 /** Options of OpenAI's two APIs. */
 export interface OpenAiOptions extends AdapterOptions {
   /**
-   * Has the model held to the schema. Every member is then required and one that may be absent may be null; such nulls
-   * are taken out of the calls again. A tool whose schema strict mode cannot say is sent without it, with a warning.
+   * Enforces the schema on the model. Every member is then required, and an optional member is nullable; `calls` removes
+   * such nulls. A tool whose schema strict mode cannot express is sent without it, with a warning.
    */
   readonly strict?: boolean
 }
 
+const optionsShape = optionsCheck<OpenAiOptions>({ members: { ...adapterMembers, strict: flag } })
+
 export function checkOpenAi(name: string, options: OpenAiOptions): void {
-  checkAdapterOptions(name, options, { strict: flag })
+  checkOptions(`options of ${name}`, optionsShape, options)
 }
 
 interface OpenAiParameters {
@@ -23,7 +28,7 @@ interface OpenAiParameters {
   readonly strict: boolean
 }
 
-/** The parameters of a function, strict when that was asked for and is possible. */
+/** The parameters of a function, strict when requested and possible. */
 export function openAiParameters(schema: JsonSchema, strict: boolean, report: ReportLoss): OpenAiParameters {
   const path = '/inputSchema'
   if (strict) {
@@ -38,7 +43,7 @@ export function openAiParameters(schema: JsonSchema, strict: boolean, report: Re
   return { parameters: plainTop(schema, path, 'OpenAI', report), strict: false }
 }
 
-/** Undoes in a call's arguments what strict mode did to the schema. */
+/** Reverts the changes of strict mode in the arguments of a call. */
 export function undoStrict(names: Names, strict: boolean): (args: JsonObject, name: string) => JsonObject {
   return (args, name) => {
     const entry = strict ? names.find(name) : undefined
@@ -46,14 +51,41 @@ export function undoStrict(names: Names, strict: boolean): (args: JsonObject, na
   }
 }
 
-/** What OpenAI's strict mode takes; objects are closed and all their members required by `finish`. */
+/** The keywords of OpenAI's strict mode; `finish` closes objects and requires all members. */
 const held = new Set([
-  ...['type', 'enum', 'const', 'anyOf', '$ref', '$defs', 'definitions', 'properties', 'items', 'description', 'title'],
-  ...['pattern', 'format', 'multipleOf', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
-  ...['minItems', 'maxItems', 'required', 'additionalProperties'],
+  'type',
+  'enum',
+  'const',
+  'anyOf',
+  '$ref',
+  '$defs',
+  'definitions',
+  'properties',
+  'items',
+  'description',
+  'title',
+  'pattern',
+  'format',
+  'multipleOf',
+  'minimum',
+  'maximum',
+  'exclusiveMinimum',
+  'exclusiveMaximum',
+  'minItems',
+  'maxItems',
+  'required',
+  'additionalProperties',
 ])
 const formats: readonly unknown[] = [
-  ...['date-time', 'time', 'date', 'duration', 'email', 'hostname', 'ipv4', 'ipv6', 'uuid'],
+  'date-time',
+  'time',
+  'date',
+  'duration',
+  'email',
+  'hostname',
+  'ipv4',
+  'ipv6',
+  'uuid',
 ]
 const deepest = 10
 const mostProperties = 5_000
@@ -68,7 +100,7 @@ class NotStrict extends Error {
   }
 }
 
-/** The schema in strict form, or why it has none: then it is better sent as it is than made to refuse good arguments. */
+/** The strict schema, or why there is none: then the original is sent, so that no valid argument is refused. */
 type StrictSchema =
   | { readonly ok: true; readonly schema: Node; readonly losses: readonly Omit<Loss, 'tool'>[] }
   | { readonly ok: false; readonly path: string; readonly reason: string }
@@ -97,9 +129,9 @@ function dialect(top: string, counted: { properties: number }): Dialect {
   }
 }
 
-/** Throws for what strict mode cannot say without refusing good arguments. */
+/** Throws for a schema that strict mode cannot express without refusing valid arguments. */
 function refuse(node: Node, path: string, isTop: boolean, counted: { properties: number }): void {
-  if (isNode(node.properties)) counted.properties += Object.keys(node.properties).length
+  if (isObject(node.properties)) counted.properties += Object.keys(node.properties).length
   if (path.split('/properties/').length > deepest || counted.properties > mostProperties) {
     throw new NotStrict(path, `is nested deeper than ${deepest} levels or has more than ${mostProperties} properties`)
   }
@@ -113,12 +145,12 @@ function refuse(node: Node, path: string, isTop: boolean, counted: { properties:
   if (!isTop && node.type === 'object' && node.properties === undefined) throw new NotStrict(path, 'is an open object')
 }
 
-/** `oneOf` is said as `anyOf`, and what stands beside a reference goes, because strict mode allows nothing there. */
+/** Rewrites `oneOf` as `anyOf`, and drops keywords next to a reference, because strict mode allows none there. */
 function reworded(node: Node, path: string, report: ReportLoss): Node {
   if (typeof node.$ref === 'string') {
     for (const keyword of Object.keys(node)) {
       if (keyword === '$ref' || keyword === '$defs' || keyword === 'definitions') continue
-      const message = 'OpenAI strict mode allows nothing beside $ref; it was left out.'
+      const message = 'OpenAI strict mode allows nothing next to $ref; it was left out.'
       report({ path: `${path}/${escapeSegment(keyword)}`, keyword, done: 'dropped', message })
       delete node[keyword]
     }
@@ -130,17 +162,17 @@ function reworded(node: Node, path: string, report: ReportLoss): Node {
   return { ...rest, anyOf: oneOf }
 }
 
-/** Closes an object and requires all of its members; one that may be absent may be null instead. */
+/** Closes an object and requires all of its members; optional members become nullable. */
 function closed(node: Node, path: string, report: ReportLoss): Node {
   const typed = [node.type, node.enum, node.const, node.anyOf, node.$ref].some((part) => part !== undefined)
   if (!typed) throw new NotStrict(path, 'does not say its type')
   if (!(node.type === 'object' || (Array.isArray(node.type) && node.type.includes('object')))) return node
-  const properties = isNode(node.properties) ? node.properties : {}
+  const properties = isObject(node.properties) ? node.properties : {}
   const required: readonly unknown[] = Array.isArray(node.required) ? node.required : []
   const unlisted = required.find((name) => !Object.hasOwn(properties, String(name)))
   if (unlisted !== undefined) throw new NotStrict(`${path}/required`, 'requires a member that it does not list')
   const members = Object.entries(properties).map(([name, schema]): readonly [string, unknown] => {
-    if (required.includes(name) || !isNode(schema)) return [name, schema]
+    if (required.includes(name) || !isObject(schema)) return [name, schema]
     const message = 'OpenAI strict mode requires every member; one that may be absent may be null instead.'
     report({ path: `${path}/properties/${escapeSegment(name)}`, keyword: 'required', done: 'rewritten', message })
     return [name, nullable(schema)]
@@ -163,30 +195,34 @@ function nullable(schema: Node): Node {
 
 function admitsNull(schema: Node): boolean {
   if (schema.type === 'null' || (Array.isArray(schema.type) && schema.type.includes('null'))) return true
-  return Array.isArray(schema.anyOf) && schema.anyOf.some((branch) => isNode(branch) && branch.type === 'null')
+  return Array.isArray(schema.anyOf) && schema.anyOf.some((branch) => isObject(branch) && branch.type === 'null')
 }
 
 const deepestArgs = 64
 
 /**
- * Takes the nulls out of arguments that strict mode made the model send for members that may be absent.
- * A null stays where the tool's schema requires the member or would take a null, or where nothing says.
+ * Removes the nulls that strict mode makes the model send for optional members. A null is kept where the schema
+ * requires the member, accepts null, or does not describe the member.
  */
 function withoutNulls(args: JsonObject, schema: JsonSchema): JsonObject {
-  return prune(args, [schema], schema, 0) as JsonObject
+  return pruneMembers(args, [schema], schema, 0)
 }
 
 function prune(value: Json, schemas: readonly unknown[], root: JsonSchema, depth: number): Json {
   if (typeof value !== 'object' || value === null || depth > deepestArgs) return value
-  const nodes = flatten(schemas, root)
   if (Array.isArray(value)) {
-    const items = nodes.flatMap(({ items }) => (isNode(items) ? [items] : []))
+    const items = flatten(schemas, root).flatMap(({ items }) => (isObject(items) ? [items] : []))
     return value.map((item) => prune(item, items, root, depth + 1))
   }
+  return pruneMembers(value, schemas, root, depth)
+}
+
+function pruneMembers(value: JsonObject, schemas: readonly unknown[], root: JsonSchema, depth: number): JsonObject {
+  const nodes = flatten(schemas, root)
   const kept: JsonObject = {}
   for (const [name, member] of Object.entries(value)) {
     const inside = nodes.flatMap(({ properties }) =>
-      isNode(properties) && Object.hasOwn(properties, name) ? [properties[name]] : [],
+      isObject(properties) && Object.hasOwn(properties, name) ? [properties[name]] : [],
     )
     const needed = nodes.some(({ required }) => Array.isArray(required) && required.includes(name))
     const absent = member === null && !needed && inside.length > 0 && !flatten(inside, root).some(takesNull)
@@ -205,12 +241,12 @@ function takesNull(node: Node): boolean {
 
 const mostNodes = 200
 
-/** The schemas that speak about one value: through references and combinations, each once. */
+/** The schemas that apply to one value, through references and combinations, each once. */
 function flatten(schemas: readonly unknown[], root: JsonSchema): Node[] {
   const found = new Set<Node>()
   const open = [...schemas]
   for (let schema = open.pop(); schema !== undefined && found.size < mostNodes; schema = open.pop()) {
-    if (!isNode(schema) || found.has(schema)) continue
+    if (!isObject(schema) || found.has(schema)) continue
     found.add(schema)
     if (typeof schema.$ref === 'string') open.push(resolveLocal(schema.$ref, root) ?? false)
     for (const list of [schema.anyOf, schema.oneOf, schema.allOf]) if (Array.isArray(list)) open.push(...list)

@@ -1,33 +1,57 @@
 import type { JsonSchema } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { escapeSegment, unescapeSegment } from '@gantry/json-schema/internal/pointer'
 import type { Done } from './adapter.ts'
 import type { ReportLoss } from './clean.ts'
 
-/** A schema as an object of keywords, while it is being written. */
+/** A schema under construction, as an object of keywords. */
 export type Node = { [keyword: string]: unknown }
 
-/** What a format can hold of JSON Schema. */
+/** The part of JSON Schema that a format supports. */
 export interface Dialect {
   readonly format: string
-  /** Says a node in the format's own words before its keywords are sorted, and tells what that changed. */
+  /** Rewrites a node for the format before its keywords are sorted, and reports what that changed. */
   readonly prepare?: (node: Node, path: string, report: ReportLoss) => Node
-  /** Whether a keyword may stand as it is; sub-schemas inside it are reduced too. */
+  /** Whether a keyword may stay as it is; sub-schemas inside it are reduced too. */
   readonly holds: (keyword: string, value: unknown) => boolean
-  /** Puts the last touch on a node whose keywords are all held. */
+  /** Completes a node after all of its keywords are reduced. */
   readonly finish?: (node: Node, path: string, report: ReportLoss) => Node
 }
 
 const schemaMaps = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas'])
 const schemaLists = new Set(['allOf', 'anyOf', 'oneOf', 'prefixItems'])
 const oneSchema = new Set([
-  ...['items', 'additionalProperties', 'not', 'if', 'then', 'else', 'contains', 'propertyNames'],
-  ...['unevaluatedItems', 'unevaluatedProperties', 'additionalItems'],
+  'items',
+  'additionalProperties',
+  'not',
+  'if',
+  'then',
+  'else',
+  'contains',
+  'propertyNames',
+  'unevaluatedItems',
+  'unevaluatedProperties',
+  'additionalItems',
 ])
 
 /** Keywords without a rule about values, which need no place in a description. */
-const silent = new Set([
-  ...['$schema', '$id', '$anchor', '$dynamicAnchor', '$comment', '$vocabulary', '$defs', 'definitions', 'title'],
-  ...['deprecated', 'readOnly', 'writeOnly', 'contentMediaType', 'contentEncoding', 'contentSchema', 'description'],
+const unreported = new Set([
+  '$schema',
+  '$id',
+  '$anchor',
+  '$dynamicAnchor',
+  '$comment',
+  '$vocabulary',
+  '$defs',
+  'definitions',
+  'title',
+  'deprecated',
+  'readOnly',
+  'writeOnly',
+  'contentMediaType',
+  'contentEncoding',
+  'contentSchema',
+  'description',
 ])
 const longestNote = 300
 const longestNotes = 1_000
@@ -60,9 +84,9 @@ function fromBoolean(schema: boolean | undefined, path: string, dialect: Dialect
 }
 
 function lose(keyword: string, value: unknown, notes: string[], format: string): { done: Done; message: string } {
-  const note = silent.has(keyword) || keyword.startsWith('x-') ? undefined : noteOf(keyword, value)
-  const room = longestNotes - notes.join('; ').length
-  if (note === undefined || note.length > room) {
+  const note = unreported.has(keyword) || keyword.startsWith('x-') ? undefined : noteOf(keyword, value)
+  const remaining = longestNotes - notes.join('; ').length
+  if (note === undefined || note.length > remaining) {
     return { done: 'dropped', message: `${format} does not know ${keyword}; it was left out.` }
   }
   notes.push(note)
@@ -82,16 +106,18 @@ function withNotes(node: Node, notes: readonly string[]): Node {
 
 function inner(keyword: string, value: unknown, path: string, dialect: Dialect, report: ReportLoss): unknown {
   const below = (schema: unknown, key: string | number): Node =>
-    reduce(schema as JsonSchema, `${path}/${escapeSegment(String(key))}`, dialect, report)
-  if (schemaMaps.has(keyword) && isNode(value)) {
+    reduce(isSchema(schema) ? schema : undefined, `${path}/${escapeSegment(String(key))}`, dialect, report)
+  if (schemaMaps.has(keyword) && isObject(value)) {
     return Object.fromEntries(Object.entries(value).map(([name, schema]) => [name, below(schema, name)]))
   }
   if (Array.isArray(value) && (schemaLists.has(keyword) || keyword === 'items')) return value.map(below)
-  if (oneSchema.has(keyword) && (isNode(value) || keyword !== 'additionalProperties')) {
-    return reduce(value as JsonSchema, path, dialect, report)
+  if (oneSchema.has(keyword) && (isObject(value) || keyword !== 'additionalProperties')) {
+    return reduce(isSchema(value) ? value : undefined, path, dialect, report)
   }
   return structuredClone(value)
 }
+
+const isSchema = (value: unknown): value is JsonSchema => typeof value === 'boolean' || isObject(value)
 
 /** Where a boolean has always been allowed, so that every reader takes it. */
 const booleanKeywords = new Set([
@@ -108,11 +134,10 @@ const booleanKeywords = new Set([
 export function withObjectSchemas(schema: JsonSchema): Node {
   if (schema === true) return {}
   if (schema === false) return { not: {} }
-  const below = (value: unknown): unknown =>
-    typeof value === 'boolean' || isNode(value) ? withObjectSchemas(value as JsonSchema) : structuredClone(value)
+  const below = (value: unknown): unknown => (isSchema(value) ? withObjectSchemas(value) : structuredClone(value))
   const node: Node = {}
   for (const [keyword, value] of Object.entries(schema)) {
-    if (schemaMaps.has(keyword) && isNode(value)) {
+    if (schemaMaps.has(keyword) && isObject(value)) {
       node[keyword] = Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, below(inner)]))
     } else if (Array.isArray(value) && (schemaLists.has(keyword) || keyword === 'items')) {
       node[keyword] = value.map(below)
@@ -121,10 +146,6 @@ export function withObjectSchemas(schema: JsonSchema): Node {
     } else node[keyword] = structuredClone(value)
   }
   return node
-}
-
-export function isNode(value: unknown): value is Node {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** Combinations at the top of the parameters are refused by OpenAI and Anthropic, though not deeper inside. */
@@ -154,7 +175,7 @@ export function resolveLocal(ref: string, root: JsonSchema): unknown {
   for (const segment of ref.slice(2).split('/')) {
     const key = keyOf(segment)
     if (key === undefined || typeof at !== 'object' || at === null || !Object.hasOwn(at, key)) return undefined
-    at = (at as { readonly [key: string]: unknown })[key]
+    at = Reflect.get(at, key)
   }
   return at
 }

@@ -1,7 +1,7 @@
 import { type Content, type ErrorDetails, type Issue, type Result, ToolError } from '@gantry/contract'
 import { defaultMaxChars } from './adapter.ts'
 
-/** An outcome as a model reads it: texts within the limit, and the other content that its format holds. */
+/** An outcome for a model: texts within the limit, and other content that the format supports. */
 export interface Rendered {
   readonly isError: boolean
   readonly parts: readonly Content[]
@@ -9,14 +9,14 @@ export interface Rendered {
 
 export interface RenderOptions {
   readonly maxChars?: number | undefined
-  /** Content besides text that the format can carry; the rest is described in words. */
+  /** Content types other than text that the format supports; the others are described as text. */
   readonly holds: (content: Content) => boolean
 }
 
-/** Largest image that goes over, in characters of base64: 5 MB, which is what Anthropic takes. */
+/** The largest image, in characters of base64: 5 MB, the limit of Anthropic. */
 const largestData = 6_990_508
 
-/** Turns a Result, or the error of a call that was never made, into what a model reads. */
+/** Renders a Result, or the error of a refused call, for a model. */
 export function render(outcome: Result | ToolError, { maxChars = defaultMaxChars, holds }: RenderOptions): Rendered {
   const error = ToolError.is(outcome) ? outcome : outcome.error
   const content = ToolError.is(outcome) ? [] : contentOf(outcome)
@@ -38,7 +38,7 @@ function text(value: string): Content {
   return { type: 'text', text: value }
 }
 
-/** The tool's own content; its output too when no text says it, and the files that are kept elsewhere. */
+/** The content of the tool, its output when no text has it, and links to artifacts. */
 function contentOf({ content, output, error, artifacts }: Result): Content[] {
   const hasText = content.some(({ type }) => type === 'text' || type === 'resource')
   const said =
@@ -59,7 +59,7 @@ function isCarried(part: Content, holds: RenderOptions['holds']): boolean {
   return typeof data === 'string' && data.length <= largestData && holds(part)
 }
 
-/** What a format cannot carry, described; a resource with text in it is its text. */
+/** A text description of unsupported content; a text resource becomes its text. */
 function inWords(part: Content): string {
   switch (part.type) {
     case 'image':
@@ -81,7 +81,7 @@ type Failure = Pick<ToolError, 'code' | 'message' | 'retryable' | 'effect'> & {
 
 const mostIssues = 20
 
-/** Code, message, failing paths and what to do, in words for a model; a path that the message has already is not repeated. */
+/** Code, message, failing paths and remedy as text; a path that the message contains is not repeated. */
 export function errorText(error: Failure): string {
   const issues = issuesOf(error.details)
   const rest = issues.filter(({ path, message }) => !error.message.includes(`${path} ${message}`))
@@ -95,7 +95,7 @@ function issuesOf(details: ErrorDetails | undefined): readonly Issue[] {
   return Array.isArray(issues) ? issues : []
 }
 
-/** What the model can do about it; a possible effect comes before everything else. */
+/** The remedy for the model; a possible effect takes precedence. */
 function advice({ code, details, retryable, effect }: Failure, hasIssues: boolean): string {
   const near: unknown = details?.nearest
   if (Array.isArray(near) && near.length > 0) return `Did you mean ${near.slice(0, 5).join(', ')}?`
@@ -110,7 +110,7 @@ function advice({ code, details, retryable, effect }: Failure, hasIssues: boolea
   return `Nothing has happened. The same call may succeed ${when}.`
 }
 
-/** Keeps texts within a number of characters: the one that passes it loses its middle, those after it go. */
+/** Limits the total length of texts: the text that exceeds it is truncated in the middle, later ones are dropped. */
 function cut(parts: readonly Content[], maxChars: number): Content[] {
   const kept: Content[] = []
   let left = maxChars
@@ -131,7 +131,7 @@ function cut(parts: readonly Content[], maxChars: number): Content[] {
 export function headAndTail(whole: string, maxChars: number): string {
   if (whole.length <= maxChars) return whole
   const note = `\n[… ${whole.length} characters in all, the middle was left out; ask for less …]\n`
-  const room = Math.max(0, maxChars - note.length)
-  const head = Math.ceil((room * 2) / 3)
-  return (whole.slice(0, head) + note + whole.slice(whole.length - (room - head))).toWellFormed()
+  const space = Math.max(0, maxChars - note.length)
+  const head = Math.ceil((space * 2) / 3)
+  return (whole.slice(0, head) + note + whole.slice(whole.length - (space - head))).toWellFormed()
 }

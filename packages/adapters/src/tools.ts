@@ -1,17 +1,17 @@
 import { type JsonSchema, type Tool, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { CatalogEntry } from '@gantry/core/internal/catalogs/catalog'
 import { quote } from '@gantry/core/internal/ids/quote'
 import { namespaceFault, toolNameFault } from '@gantry/core/internal/ids/tool-id'
 import { sha256 } from '@gantry/core/internal/json/canonical'
-import { copyJson } from '@gantry/core/internal/json/copy'
-import { JsonError } from '@gantry/core/internal/json/limits'
+import { copyJson, JsonError } from '@gantry/core/internal/json/plain'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import type { AdaptedTools, ForeignTool, Loss, ReadOptions, ReadTools } from './adapter.ts'
 import { cleanSchema, cleanText, type ReportLoss } from './clean.ts'
 import { type Names, nameTable } from './names.ts'
-import { isNode, type Node } from './reduce.ts'
+import type { Node } from './reduce.ts'
 
-/** What one format calls the parts of a tool; members that it does not name are reported as losses. */
+/** The parts of a tool in one format; unknown members are reported as losses. */
 interface ForeignShape {
   readonly name: unknown
   readonly description?: unknown
@@ -27,7 +27,7 @@ interface ForeignShape {
 const limits = { bytes: 16_777_216, depth: 72, nodes: 1_000_000 }
 const mostTools = 10_000
 
-/** Reads a foreign list of tools; `shape` takes one apart, and gives undefined for what is no function of the caller's. */
+/** Reads a foreign list of tools; `shape` reads one, and returns undefined for a tool that is not the caller's function. */
 export function readTools(
   list: unknown,
   { namespace = 'foreign', names }: ReadOptions,
@@ -38,7 +38,7 @@ export function readTools(
   if (fault !== undefined) throw new ToolError('TOOL_INVALID', `The namespace ${quote(namespace)} ${fault}.`)
   const warnings: Loss[] = []
   const tools = plainList(list).flatMap((item, index): ForeignTool[] => {
-    if (!isNode(item)) throw invalid(index, 'is not an object')
+    if (!isObject(item)) throw invalid(index, 'is not an object')
     const losses: Omit<Loss, 'tool'>[] = []
     const parts = shape(item, (loss) => losses.push(loss))
     const label = typeof parts?.name === 'string' ? parts.name.slice(0, 256) : `#${index}`
@@ -73,7 +73,7 @@ function readTool(
 ): ForeignTool {
   const { name, description, title, inputSchema = {}, outputSchema, annotations, icons, rest } = parts
   if (typeof name !== 'string' || name === '') throw invalid(index, 'has no name')
-  if (!isNode(inputSchema)) throw invalid(index, 'has no schema for its arguments')
+  if (!isObject(inputSchema)) throw invalid(index, 'has no schema for its arguments')
   if (inputSchema.type !== undefined && inputSchema.type !== 'object') throw invalid(index, 'takes no object')
   for (const keyword of Object.keys(rest)) {
     const message = `A tool has no ${quote(keyword)}; it was left out.`
@@ -88,7 +88,7 @@ function readTool(
     ...(filled(title) === undefined ? {} : { title: prose(String(title), 'title') }),
     inputSchema: show({ ...inputSchema, type: 'object' }, '/inputSchema', report),
     ...(outputSchema === undefined ? {} : { outputSchema: show(outputSchema as JsonSchema, '/outputSchema', report) }),
-    ...(isNode(annotations) ? { annotations: annotations as NonNullable<Tool['annotations']> } : {}),
+    ...(isObject(annotations) ? { annotations: annotations as NonNullable<Tool['annotations']> } : {}),
     ...(Array.isArray(icons) ? { icons: icons as NonNullable<Tool['icons']> } : {}),
   }
 }
@@ -119,7 +119,7 @@ function invalid(index: number, reason: string): ToolError {
   })
 }
 
-/** A tool as it may be shown: its name in the format, and its texts without hidden characters. */
+/** A tool for the format: its format name, and its texts without invisible characters. */
 interface ShownTool {
   readonly name: string
   readonly description: string
@@ -129,7 +129,7 @@ interface ShownTool {
   readonly tool: Tool
 }
 
-/** Parts of a tool that are meant for readers; those about running it never leave the host. */
+/** Descriptive parts of a tool; parts about its execution never leave the host. */
 const readerFields = ['title', 'outputSchema', 'annotations', 'icons', 'tags', 'docs', 'examples', 'aliases'] as const
 
 type ReaderField = (typeof readerFields)[number]
@@ -137,11 +137,11 @@ type ReaderField = (typeof readerFields)[number]
 interface Writing {
   readonly format: string
   readonly clean: boolean
-  /** Which parts for readers the format has a place for. */
+  /** The descriptive parts that the format supports. */
   readonly fields: readonly ReaderField[]
 }
 
-/** Writes tools one by one; `write` gives a tool of the format and tells what of its schemas was lost. */
+/** Writes tools one by one; `write` returns a tool of the format and reports losses of its schemas. */
 export function writeTools<T>(
   entries: Iterable<CatalogEntry>,
   writing: Writing,
@@ -160,7 +160,9 @@ export function writeTools<T>(
 
 /** The same tools by name, for formats that keep them so. */
 export function byName<T>(names: Names, tools: readonly T[]): { [name: string]: T } {
-  return Object.fromEntries(names.list.flatMap((name, index) => (index in tools ? [[name, tools[index] as T]] : [])))
+  return Object.fromEntries(
+    names.list.flatMap((name, index) => tools.slice(index, index + 1).map((tool): [string, T] => [name, tool])),
+  )
 }
 
 function show(name: string, tool: Tool, { format, clean, fields }: Writing, report: ReportLoss): ShownTool {

@@ -1,11 +1,11 @@
 import type { AuditVerdict, AuditView, Isolation, JsonObject, KeyView, Paged } from '@gantry/contract'
-import { type Http, segment } from './http.ts'
+import { type Http, type Request, segment } from './http.ts'
 import type { Waiting } from './options.ts'
 
 /** A key to be made; it can do no more than its maker. */
 export interface KeyOptions extends Waiting {
   readonly name: string
-  /** Who calls with it; `key:` and the name when absent. */
+  /** The principal of its calls; `key:` and the name when absent. */
   readonly principal?: string | undefined
   /** One's own when absent. */
   readonly tenant?: string | undefined
@@ -56,11 +56,11 @@ export interface Keys {
 export function keysOf(http: Http): Keys {
   const post = async <T>(path: string, { signal, ...body }: Waiting = {}, retries?: number): Promise<T> => {
     const often = retries === undefined ? {} : { retries }
-    return (await http.json({ method: 'POST', path, body, signal, ...often })).body as T
+    return (await http.json<T>({ method: 'POST', path, body, signal, ...often })).body
   }
   return {
     async list({ signal, ...query } = {}) {
-      return (await http.json({ path: '/v1/keys', query, signal })).body as Paged<KeyView>
+      return (await http.json<Paged<KeyView>>({ path: '/v1/keys', query, signal })).body
     },
     // A retry could make a second key that its owner does not know of, which is worse than an error.
     create: (options) => post('/v1/keys', options, 0),
@@ -89,8 +89,10 @@ export interface PolicyView {
   }
 }
 
-/** Who would make a call that is asked about: oneself, as far as nothing else is said. */
+/** The identity that a decision is about: the caller's own when absent. */
 export interface PolicyTestOptions extends Waiting {
+  /** The id of a key, whose caller is tested; excludes the others. */
+  readonly key?: string | undefined
   readonly principal?: string | undefined
   readonly tenant?: string | undefined
   readonly permissions?: readonly string[] | undefined
@@ -125,15 +127,15 @@ export interface PolicyAccess {
 export function policyOf(http: Http): PolicyAccess {
   return {
     async read({ signal } = {}) {
-      return (await http.json({ path: '/v1/policy', signal })).body as PolicyView
+      return (await http.json<PolicyView>({ path: '/v1/policy', signal })).body
     },
     async set(document, { signal } = {}) {
       // Whole, because a member that is misspelt is for the service to refuse, and not to be lost.
-      return (await http.json({ method: 'POST', path: '/v1/policy', body: document, signal })).body as PolicyView
+      return (await http.json<PolicyView>({ method: 'POST', path: '/v1/policy', body: document, signal })).body
     },
     async test(tool, args, { signal, ...who } = {}) {
       const body = { tool, args, ...who }
-      return (await http.json({ method: 'POST', path: '/v1/policy/test', body, signal })).body as PolicyAnswer
+      return (await http.json<PolicyAnswer>({ method: 'POST', path: '/v1/policy/test', body, signal })).body
     },
   }
 }
@@ -168,13 +170,13 @@ const verifyMs = 3_600_000
 export function auditOf(http: Http): AuditReads {
   return {
     async list({ signal, ...asked } = {}) {
-      return (await http.json({ path: '/v1/audit', query: { ...asked }, signal })).body as Paged<AuditView>
+      return (await http.json<Paged<AuditView>>({ path: '/v1/audit', query: { ...asked }, signal })).body
     },
     export: ({ signal, ...asked } = {}) => http.open({ path: '/v1/audit/export', query: { ...asked }, signal }),
     async verify({ signal, head } = {}) {
       const body = head === undefined ? {} : { head }
-      const request = { path: '/v1/audit/verify', body, signal, timeoutMs: verifyMs } as const
-      return (await http.json({ method: 'POST', ...request })).body as AuditVerdict
+      const request: Request = { method: 'POST', path: '/v1/audit/verify', body, signal, timeoutMs: verifyMs }
+      return (await http.json<AuditVerdict>(request)).body
     },
   }
 }

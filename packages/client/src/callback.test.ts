@@ -15,7 +15,7 @@ const options = { now: () => Number(time) * 1_000 }
 
 const isRefused = (error: unknown): boolean => ToolError.is(error) && error.code === 'UNAUTHENTICATED'
 
-test('a callback is read when it is signed with the secret, or with one of several', async () => {
+test('verifyCallback accepts a callback signed with the secret, or with one of several', async () => {
   assert.deepEqual(await verifyCallback(headers, body, secret, options), { test: 2432232314 })
   assert.deepEqual(await verifyCallback(new Headers(headers), new TextEncoder().encode(body), secret, options), {
     test: 2432232314,
@@ -24,7 +24,7 @@ test('a callback is read when it is signed with the secret, or with one of sever
   assert.deepEqual(await verifyCallback(node, body, ['whsec_b3RoZXI=', secret], options), { test: 2432232314 })
 })
 
-test('a callback with anything changed is refused', async () => {
+test('verifyCallback refuses a callback with any change', async () => {
   const changed: readonly (readonly [typeof headers | object, string, string])[] = [
     [headers, `${body} `, secret],
     [headers, body, 'whsec_b3RoZXI='],
@@ -42,14 +42,14 @@ test('a callback with anything changed is refused', async () => {
   }
 })
 
-test('a callback from long ago, or from the future, is refused although it is signed', async () => {
+test('verifyCallback refuses an old or future callback although it is signed', async () => {
   const at = (seconds: number) => ({ now: () => (Number(time) + seconds) * 1_000 })
   for (const seconds of [299, -299]) await verifyCallback(headers, body, secret, at(seconds))
   for (const seconds of [301, -301]) await assert.rejects(verifyCallback(headers, body, secret, at(seconds)), isRefused)
   await verifyCallback(headers, body, secret, { ...at(3_000), toleranceMs: 4_000_000 })
 })
 
-test('a signed text that is not JSON, and a secret that is none, are told apart from a forgery', async () => {
+test('a signed text that is not JSON, and an invalid secret, are distinguished from a forgery', async () => {
   const text = 'hello'
   const raw = Buffer.from(secret.slice('whsec_'.length), 'base64')
   const signed = createHmac('sha256', raw).update(`${id}.${time}.${text}`).digest('base64')

@@ -1,4 +1,4 @@
-import { type Json, ToolError } from '@gantry/contract'
+import { decodeWebhookKey, type Json, ToolError, verifyWebhook, type WebhookVerdict } from '@gantry/contract'
 
 export type CallbackHeaders = Headers | { readonly [name: string]: string | readonly string[] | undefined }
 
@@ -10,8 +10,8 @@ export interface VerifyOptions {
 
 /**
  * The outcome in a callback, once its signature is verified with the secret (Standard Webhooks: HMAC
- * SHA-256 over id, time and body). Several secrets are for the time of a change. `body` is what came, byte for byte.
- * A message may come more than once; `webhook-id` is the same then. Throws UNAUTHENTICATED.
+ * SHA-256 over id, time and body). Several secrets allow rotation. `body` is the received body, byte for byte.
+ * A message may be delivered more than once, with the same `webhook-id`. Throws UNAUTHENTICATED.
  */
 export async function verifyCallback(
   headers: CallbackHeaders,
@@ -20,34 +20,24 @@ export async function verifyCallback(
   options: VerifyOptions = {},
 ): Promise<Json> {
   const { toleranceMs = 300_000, now = Date.now } = options
-  const [id, time, signatures] = ['id', 'timestamp', 'signature'].map((name) => header(headers, `webhook-${name}`))
-  if (id === undefined || time === undefined || signatures === undefined) throw refused('has no signature')
-  if (!/^[0-9]{1,12}$/.test(time) || Math.abs(now() - Number(time) * 1_000) > toleranceMs) {
-    throw refused('is too old, or from the future')
-  }
-  const bytes = typeof body === 'string' ? new TextEncoder().encode(body) : body
-  const signed = joined(new TextEncoder().encode(`${id}.${time}.`), bytes)
-  const given = signatures.split(' ').flatMap((one) => (one.startsWith('v1,') ? [one.slice(3)] : []))
-  const secrets = typeof secret === 'string' ? [secret] : secret
-  for (const one of secrets) if (await isSigned(signed, given.slice(0, 10), one)) return parse(bytes)
-  throw refused('is not signed with this secret')
+  const signed: { [name: string]: string | undefined } = {}
+  for (const name of ['webhook-id', 'webhook-timestamp', 'webhook-signature']) signed[name] = header(headers, name)
+  const keys = (typeof secret === 'string' ? [secret] : secret).map(keyOf)
+  const verdict = await verifyWebhook(keys, { headers: signed, body, nowMs: now(), toleranceMs })
+  if (verdict === 'valid') return parse(body)
+  throw new ToolError('UNAUTHENTICATED', `The callback ${faults[verdict]}.`)
 }
 
-/** The comparison is the engine's own, which takes the same time whatever the signature is. */
-async function isSigned(
-  signed: Uint8Array<ArrayBuffer>,
-  signatures: readonly string[],
-  secret: string,
-): Promise<boolean> {
-  const raw = decode(secret.replace(/^whsec_/, ''))
-  if (raw === undefined || raw.length === 0)
-    throw new ToolError('CONFIG_INVALID', 'The secret of callbacks is not base64.')
-  const key = await crypto.subtle.importKey('raw', raw, { name: 'HMAC', hash: 'SHA-256' }, false, ['verify'])
-  for (const signature of signatures) {
-    const given = decode(signature)
-    if (given !== undefined && (await crypto.subtle.verify('HMAC', key, given, signed))) return true
-  }
-  return false
+const faults: { readonly [verdict in Exclude<WebhookVerdict, 'valid'>]: string } = {
+  unsigned: 'has no signature',
+  expired: 'is too old, or from the future',
+  forged: 'is not signed with this secret',
+}
+
+function keyOf(secret: string): Uint8Array {
+  const key = decodeWebhookKey(secret)
+  if (key === undefined) throw new ToolError('CONFIG_INVALID', 'The secret of callbacks is not base64.')
+  return key
 }
 
 function header(headers: CallbackHeaders, name: string): string | undefined {
@@ -56,29 +46,11 @@ function header(headers: CallbackHeaders, name: string): string | undefined {
   return typeof value === 'string' ? value : value?.[0]
 }
 
-function decode(base64: string): Uint8Array<ArrayBuffer> | undefined {
+function parse(body: string | Uint8Array): Json {
   try {
-    return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0))
-  } catch {
-    return undefined
-  }
-}
-
-function joined(first: Uint8Array, second: Uint8Array): Uint8Array<ArrayBuffer> {
-  const whole = new Uint8Array(first.length + second.length)
-  whole.set(first)
-  whole.set(second, first.length)
-  return whole
-}
-
-function parse(bytes: Uint8Array): Json {
-  try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes)) as Json
+    const text = typeof body === 'string' ? body : new TextDecoder('utf-8', { fatal: true }).decode(body)
+    return JSON.parse(text)
   } catch (cause) {
     throw new ToolError('PAYLOAD_INVALID', 'The callback is signed, but is not JSON.', { cause })
   }
-}
-
-function refused(why: string): ToolError {
-  return new ToolError('UNAUTHENTICATED', `The callback ${why}.`)
 }

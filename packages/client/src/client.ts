@@ -31,7 +31,7 @@ import {
   type Waiting,
 } from './options.ts'
 import type { CatalogPage, CircuitView, FoundPage, ListedTool, RuntimeView, ToolDoc } from './types.ts'
-import { type Canceller, handIn, run, submit } from './wait.ts'
+import { awaitSubmission, type Canceller, run, submit } from './wait.ts'
 
 export interface PageOptions extends Waiting {
   readonly limit?: number | undefined
@@ -66,29 +66,30 @@ export interface ArtifactOptions extends Waiting {
 }
 
 /**
- * A Gantry service, from afar.
+ * A Gantry service, over HTTP.
  * - Concurrency: any number of calls at once.
  * - Errors: rejects with ToolError, with the code that the service gave. SERVICE_UNAVAILABLE when it cannot be reached
- *   after all repeats; a call that was handed in may then be there nevertheless, and the same key finds it.
+ * after all repeats; a submitted call may then exist nevertheless, and the same key finds it.
  * - Cancellation: `signal` ends the wait with CANCELLED.
  */
 export interface Client {
   /** The Result of a call, whatever its status, however long it takes. */
   call(tool: string, args?: JsonObject, options?: CallOptions): Promise<Result>
-  /** Hands a call in without waiting for its outcome. */
+  /** Submits a call without waiting for its outcome. */
   submit(tool: string, args?: JsonObject, options?: SubmitOptions): Promise<Accepted>
   chain(steps: readonly ChainStep[], options?: ChainOptions): Promise<ChainResult>
-  /** Hands a chain in without waiting for its outcome. */
+  /** Submits a chain without waiting for its outcome. */
   submitChain(steps: readonly ChainStep[], options?: ChainOptions): Promise<Accepted>
   /** Runs a program over tools: `output` is what it returned, `program` what it printed and which calls it made. */
   code(code: string, options?: CodeOptions): Promise<Result>
-  /** Hands a program in without waiting for its outcome. */
+  /** Submits a program without waiting for its outcome. */
   submitCode(code: string, options?: CodeOptions): Promise<Accepted>
   /** The events of a new call as they happen, over any number of broken connections; leaving the loop cancels the call. */
   stream(tool: string, args?: JsonObject, options?: CallOptions): AsyncGenerator<StreamEvent, void>
-  /** The events of a call that was handed in before; leaving the loop leaves the call alone. */
+  /** The events of a call that was submitted before; leaving the loop leaves the call alone. */
   events(callId: string, options?: FollowOptions): AsyncGenerator<StreamEvent, void>
-  get(callId: string, options?: Waiting): Promise<CallView>
+  /** With `args`, also the arguments without secrets, for the principal of the call and for operators. */
+  get(callId: string, options?: Waiting & { readonly args?: boolean | undefined }): Promise<CallView>
   list(
     options?: PageOptions & { readonly state?: CallState | undefined; readonly tool?: string | undefined },
   ): Promise<Paged<CallView>>
@@ -136,7 +137,7 @@ export interface Client {
 /** Time limit of a cancellation in the background. */
 const cancelMs = 5_000
 
-/** A client of the service at a URL. Throws CONFIG_INVALID for wrong options; nothing is sent before it is asked. */
+/** A client of the service at a URL. Throws CONFIG_INVALID for wrong options; no request is sent before a method is called. */
 export function createClient(options: ClientOptions): Client {
   const http = createHttp(readOptions(options))
   const canceller = ({ cancelOnAbort }: CallOptions): Canceller | undefined => {
@@ -147,7 +148,7 @@ export function createClient(options: ClientOptions): Client {
     }
   }
   const accept = async (request: Request, signal?: AbortSignal, cancel?: Canceller): Promise<Accepted> => {
-    const submitted = await handIn(submit(http, { ...request, until: signal }, 0), signal, cancel)
+    const submitted = await awaitSubmission(submit(http, { ...request, until: signal }, 0), signal, cancel)
     return { callId: submitted.callId, state: submitted.kind === 'ended' ? submitted.result.status : submitted.state }
   }
   const callRequest = (tool: string, args: JsonObject, how: SubmitOptions): Request => ({
@@ -166,13 +167,11 @@ export function createClient(options: ClientOptions): Client {
     body: codeBody(code, how),
   })
   return {
-    call: async (tool, args = {}, how = {}) =>
-      (await run(http, callRequest(tool, args, how), how.signal, canceller(how))) as Result,
+    call: (tool, args = {}, how = {}) => run<Result>(http, callRequest(tool, args, how), how.signal, canceller(how)),
     submit: (tool, args = {}, how = {}) => accept(callRequest(tool, args, how), how.signal),
-    chain: async (steps, how = {}) =>
-      (await run(http, chainRequest(steps, how), how.signal, canceller(how))) as ChainResult,
+    chain: (steps, how = {}) => run<ChainResult>(http, chainRequest(steps, how), how.signal, canceller(how)),
     submitChain: (steps, how = {}) => accept(chainRequest(steps, how), how.signal),
-    code: async (code, how = {}) => (await run(http, codeRequest(code, how), how.signal, canceller(how))) as Result,
+    code: (code, how = {}) => run<Result>(http, codeRequest(code, how), how.signal, canceller(how)),
     submitCode: (code, how = {}) => accept(codeRequest(code, how), how.signal),
     async *stream(tool, args = {}, how = {}) {
       const cancel = canceller(how)
@@ -198,24 +197,23 @@ export function createClient(options: ClientOptions): Client {
 
 type Submitting = 'call' | 'submit' | 'chain' | 'submitChain' | 'code' | 'submitCode' | 'stream' | 'events'
 
-/** What is one request and one answer. */
+/** The methods that are one request and one response. */
 function reads(http: Http): Omit<Client, Submitting> {
-  type Asking = Waiting & { readonly [name: string]: unknown }
-  const ask = async <T>(method: 'GET' | 'POST', path: string, asking: object = {}): Promise<T> => {
-    const { signal, ...query } = asking as Asking
-    const { body } = await http.json({ method, path, query: query as { [name: string]: string }, signal })
-    return body as T
+  type Asking = Waiting & { readonly query?: string }
+  const ask = async <T>(method: 'GET' | 'POST', path: string, asking: Asking = {}): Promise<T> => {
+    const { signal, ...query } = asking
+    return (await http.json<T>({ method, path, query, signal })).body
   }
-  const get = <T>(path: string, asking?: object): Promise<T> => ask('GET', path, asking)
-  const items = async <T>(path: string, asking?: object): Promise<readonly T[]> =>
+  const get = <T>(path: string, asking?: Asking): Promise<T> => ask('GET', path, asking)
+  const items = async <T>(path: string, asking?: Asking): Promise<readonly T[]> =>
     (await get<Paged<T>>(path, asking)).items
   const decide = async (id: string, decision: string, how: DecideOptions = {}): Promise<ApprovalView> => {
     const { signal, reason } = how
     const body = reason === undefined ? { decision } : { decision, reason }
-    return (await http.json({ method: 'POST', path: `/v1/approvals/${segment(id)}`, body, signal }))
-      .body as ApprovalView
+    const request: Request = { method: 'POST', path: `/v1/approvals/${segment(id)}`, body, signal }
+    return (await http.json<ApprovalView>(request)).body
   }
-  const letter = (id: string, what = ''): string => `/v1/dead-letters/${segment(id)}${what}`
+  const deadLetter = (id: string, what = ''): string => `/v1/dead-letters/${segment(id)}${what}`
   return {
     get: async (callId, asking) => get(`/v1/calls/${segment(callId)}`, asking),
     list: (asking) => get('/v1/calls', asking),
@@ -233,9 +231,9 @@ function reads(http: Http): Omit<Client, Submitting> {
     },
     deadLetters: {
       list: (asking) => get('/v1/dead-letters', asking),
-      get: async (id, asking) => get(letter(id), asking),
-      redrive: async (id, asking) => ask('POST', letter(id, '/redrive'), asking),
-      discard: async (id, asking) => ask('POST', letter(id, '/discard'), asking),
+      get: async (id, asking) => get(deadLetter(id), asking),
+      redrive: async (id, asking) => ask('POST', deadLetter(id, '/redrive'), asking),
+      discard: async (id, asking) => ask('POST', deadLetter(id, '/discard'), asking),
     },
     keys: keysOf(http),
     policy: policyOf(http),
@@ -246,8 +244,8 @@ function reads(http: Http): Omit<Client, Submitting> {
     circuits: (asking) => items('/v1/circuits', asking),
     async resetCircuit(key, { signal, tenant } = {}) {
       const body = tenant === undefined ? { key } : { key, tenant }
-      const answer = await http.json({ method: 'POST', path: '/v1/circuits/reset', body, signal })
-      return answer.body as { readonly reset: boolean }
+      const request: Request = { method: 'POST', path: '/v1/circuits/reset', body, signal }
+      return (await http.json<{ readonly reset: boolean }>(request)).body
     },
     async artifact(id, { signal, start = 0, end } = {}) {
       if (end !== undefined && end <= start)

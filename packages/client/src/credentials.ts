@@ -12,7 +12,7 @@ type Bytes = Uint8Array<ArrayBuffer>
 type PrivateKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>
 
 const signingForm = /^gs_([a-z0-9]{12})_([A-Za-z0-9_-]{43})$/
-/** What stands before the 32 bytes of an Ed25519 private key in PKCS #8. */
+/** The PKCS #8 prefix of the 32 bytes of an Ed25519 private key. */
 const pkcs8 = '302e020100300506032b657004220420'
 
 /** Whether a key signs requests, instead of being sent with them. */
@@ -20,12 +20,12 @@ export function signs(key: string): boolean {
   return key.startsWith('gs_')
 }
 
-/** Whether a key that signs is one; any other text may be a key that is sent. */
+/** Whether a signing key is well-formed; any other text may be a key that is sent. */
 export function isWhole(key: string): boolean {
   return !signs(key) || signingForm.test(key)
 }
 
-/** The headers for a key: itself, or for one that signs the signature of each request, with a nonce of its own. */
+/** The headers of a key: the key itself, or for a signing key a signature of each request with its own nonce. */
 export function credentialsOf(key: string | undefined): Credentials {
   if (key === undefined) return async () => ({})
   const [, id, seed] = signingForm.exec(key) ?? []
@@ -64,7 +64,9 @@ export function credentialsOf(key: string | undefined): Credentials {
 
 function importKey(seed: string): Promise<PrivateKey> {
   const bytes = [...pkcs8.matchAll(/../g)].map(([pair]) => Number.parseInt(pair, 16))
-  const own = Uint8Array.from(atob(seed.replaceAll('-', '+').replaceAll('_', '/')), (letter) => letter.charCodeAt(0))
+  const own = Uint8Array.from(atob(seed.replaceAll('-', '+').replaceAll('_', '/')), (character) =>
+    character.charCodeAt(0),
+  )
   return crypto.subtle.importKey('pkcs8', Uint8Array.from([...bytes, ...own]), 'Ed25519', false, ['sign'])
 }
 
@@ -80,7 +82,7 @@ function bytesOf(text: string): Bytes {
 
 /** Header values travel as one byte per character, and no character beyond that can be sent. */
 function headerBytes(text: string): Bytes {
-  return Uint8Array.from(text, (letter) => letter.charCodeAt(0))
+  return Uint8Array.from(text, (character) => character.charCodeAt(0))
 }
 
 function base64(bytes: Uint8Array): string {

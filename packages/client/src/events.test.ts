@@ -18,7 +18,7 @@ async function read(pieces: readonly Uint8Array[], idleMs = 10_000): Promise<Ser
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text)
 
-test('events are read as the standard says', async () => {
+test('readEvents parses events as the server-sent events standard defines', async () => {
   const text = [
     ': a comment\n\n',
     'id: 1\nevent: chunk\ndata: {"a":1}\n\n',
@@ -38,7 +38,7 @@ test('events are read as the standard says', async () => {
   ])
 })
 
-test('events are the same however they are cut', async () => {
+test('readEvents returns the same events however the bytes are split', async () => {
   const line = fc.string({ unit: 'grapheme', maxLength: 20 }).map((text) => text.replace(/[\r\n]/g, ''))
   const event = fc.record(
     { id: fc.nat().map(String), event: fc.constantFrom('chunk', 'log'), data: line },
@@ -61,18 +61,18 @@ test('events are the same however they are cut', async () => {
   )
 })
 
-test('a stream that falls silent is taken for dead, and closed', async () => {
+test('readEvents fails and closes a stream that is idle for too long', async () => {
   let closed = false
   const silent = new ReadableStream<Uint8Array>({
     cancel() {
       closed = true
     },
   })
-  await assert.rejects(readEvents(silent, { idleMs: 10 }).next(), /Nothing came/)
+  await assert.rejects(readEvents(silent, { idleMs: 10 }).next(), /sent no data/)
   assert.ok(closed)
 })
 
-test('an event without an end does not fill the memory', async () => {
+test('readEvents limits the size of an event', async () => {
   const piece = bytes('data: '.padEnd(1_048_576, 'x'))
   let sent = 0
   const endless = new ReadableStream<Uint8Array>({

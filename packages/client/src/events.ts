@@ -7,7 +7,7 @@ export interface FollowOptions {
   readonly signal?: AbortSignal | undefined
 }
 
-/** What became of one connection: the service cuts off a stream that is not whole, and ends one that is. */
+/** How a connection ended: the service resets an incomplete stream, and ends a complete one. */
 interface Piece {
   whole: boolean
   empty: boolean
@@ -18,7 +18,7 @@ const idleMs = 45_000
 const pauseMs = 250
 
 /**
- * The events of a call up to its end. A stream that breaks is asked for again after the last event that came, as long as
+ * The events of a call up to its end. A stream that breaks is requested again after the last event received, as long as
  * the service answers at all. When a call had ended and its stream is whole without an end event, because events are kept
  * for a shorter time than results, the end is made from the result.
  */
@@ -45,7 +45,7 @@ export async function* follow(http: Http, callId: string, options: FollowOptions
         yield endOf(ended, last)
         return
       }
-      const view = (await http.json({ path, signal: stop.signal })).body as CallView
+      const { body: view } = await http.json<CallView>({ path, signal: stop.signal })
       ended = view.result === undefined ? undefined : view
       if (piece.empty) await http.pause(pauseMs, stop.signal)
     }
@@ -70,14 +70,14 @@ async function* readPiece(
     piece.whole = true
   } catch (error) {
     if (signal.aborted) throw cancelled(signal)
-    // What broke on its way is asked for again; what is wrong would be wrong again.
+    // A broken transfer is requested again; a wrong response would be wrong again.
     if (ToolError.is(error)) throw error
   }
 }
 
 function readEvent(data: string): StreamEvent {
   try {
-    return JSON.parse(data) as StreamEvent
+    return JSON.parse(data)
   } catch (cause) {
     throw new ToolError('SERVICE_UNAVAILABLE', 'The service sent an event that is not JSON.', { cause })
   }
@@ -96,7 +96,7 @@ export interface ServerEvent {
 }
 
 interface ReadOptions {
-  /** A stream that is silent for longer is taken for dead; heartbeats are not silence. */
+  /** A stream without data for longer is taken for dead; heartbeats are data. */
   readonly idleMs: number
 }
 
@@ -173,7 +173,7 @@ function eventOf(lines: readonly string[]): ServerEvent | undefined {
 async function within<T>(work: Promise<T>, ms: number): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error(`Nothing came for ${ms} ms.`)), ms)
+    timer = setTimeout(() => reject(new Error(`The event stream sent no data for ${ms} ms.`)), ms)
   })
   try {
     return await Promise.race([work, late])

@@ -8,34 +8,34 @@ export interface Request {
   readonly path: string
   readonly query?: { readonly [name: string]: string | number | undefined }
   readonly headers?: { readonly [name: string]: string }
-  readonly body?: unknown
-  /** Ends it at once. */
+  readonly body?: object
+  /** Aborts the request at once. */
   readonly signal?: AbortSignal | undefined
-  /** Lets it finish, and ends its repeats. */
+  /** Lets the current attempt finish, and ends its retries. */
   readonly until?: AbortSignal | undefined
-  /** For the whole answer, or for its beginning when the answer is a stream; 30 s when absent. */
+  /** Timeout of the whole response, or of its headers for a stream; 30 s when absent. */
   readonly timeoutMs?: number
-  /** Instead of the client's own number. */
+  /** Overrides the retries of the client. */
   readonly retries?: number
 }
 
-/** Sends requests, again where that is right. Rejects with ToolError. */
+/** Sends requests, with retries where that is safe. Rejects with ToolError. */
 export interface Http {
-  /** The status and the JSON of an answer, and where it says that something is. */
-  json(request: Request): Promise<{ readonly status: number; readonly body: unknown; readonly location: string | null }>
-  /** An answer whose body is still to come; the signal ends that too. */
+  /** The JSON of a response, which has the type that the API promises for the path, and its `Location`. */
+  json<T>(request: Request): Promise<{ readonly body: T; readonly location: string | null }>
+  /** A response with an unread body; the signal also aborts the body. */
   open(request: Request): Promise<Response>
   pause(ms: number, signal: AbortSignal | undefined): Promise<void>
 }
 
 const defaultTimeoutMs = 30_000
 const longestPauseMs = 10_000
-/** A service that asks for more patience than this is told of as it is. */
+/** A longer Retry-After is not waited for; its error is thrown. */
 const longestRetryAfterMs = 60_000
 
 /**
- * Requests are sent again when nobody answered, or when the answer was to come later. That is right for every request of
- * this client: they only read, or do the same when they are done twice, submissions because of their key.
+ * Requests are sent again when there was no response, or one that requests a later attempt. That is safe for every
+ * request of this client: it only reads or is idempotent, submissions by their key.
  */
 export function createHttp({ url, key, fetch, retries, retryDelayMs }: ReturnType<typeof readOptions>): Http {
   const credentials = credentialsOf(key)
@@ -56,7 +56,7 @@ export function createHttp({ url, key, fetch, retries, retryDelayMs }: ReturnTyp
       const text = body === undefined ? undefined : JSON.stringify(body)
       const response = await fetch(address, {
         method,
-        // Made anew for each repeat, because what is signed serves once.
+        // Signed again for each retry, because a signature is valid once.
         headers: { ...headers, ...(await credentials({ method, url: address, body: text, headers })), ...content },
         signal: stop.signal,
         redirect: 'error',
@@ -89,12 +89,11 @@ export function createHttp({ url, key, fetch, retries, retryDelayMs }: ReturnTyp
     }
   }
   return {
-    json: (request) =>
-      send(request, async (response) => {
-        const text = await response.text()
-        const location = response.headers.get('location')
-        return { status: response.status, body: text === '' ? undefined : parse(text), location }
-      }),
+    json: <T>(request: Request) =>
+      send(request, async (response) => ({
+        body: parse<T>(await response.text()),
+        location: response.headers.get('location'),
+      })),
     open: async (request) => {
       const { response } = await send(request, async (response) => ({ response }), true)
       return response
@@ -107,15 +106,15 @@ function isFault(outcome: object): outcome is Fault {
   return 'error' in outcome && 'again' in outcome
 }
 
-function parse(text: string): unknown {
+function parse<T>(text: string): T {
   try {
-    return JSON.parse(text)
+    return JSON.parse(text === '' ? 'null' : text)
   } catch (cause) {
     throw new ToolError('SERVICE_UNAVAILABLE', 'Something other than a Gantry service answered.', { cause })
   }
 }
 
-/** An id as one part of a path; what would lead elsewhere names nothing. */
+/** An id as one path segment; an id that would change the path is NOT_FOUND. */
 export function segment(id: string): string {
   if (!/^\.{0,2}$/.test(id)) return encodeURIComponent(id)
   throw new ToolError('NOT_FOUND', `There is nothing under the id ${JSON.stringify(id)}.`)
@@ -143,14 +142,14 @@ function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   })
 }
 
-/** Why a request did not give what it was sent for, and whether it may be sent again. */
+/** The error of a failed request, and whether it may be retried. */
 interface Fault {
   readonly error: ToolError
   readonly again: boolean
   readonly retryAfterMs?: number
 }
 
-/** The fault that an answer is. One that is not ours comes from something in between. */
+/** The error of a response. A response that is not Gantry's comes from a proxy. */
 async function faultOf(response: Response): Promise<Fault> {
   const retryAfterMs = retryAfter(response.headers.get('retry-after'))
   const info = await infoOf(response)
@@ -160,7 +159,7 @@ async function faultOf(response: Response): Promise<Fault> {
   return { error, again: (busy && error.retryable) || between, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) }
 }
 
-/** The fault that no answer is: there is nobody, or the connection broke. */
+/** The error of a request without a response: no service, or a broken connection. */
 function unreachable(url: string, effect: EffectRisk, cause: unknown): Fault {
   const error = new ToolError('SERVICE_UNAVAILABLE', `The service at ${url} does not answer.`, { cause, effect })
   return { error, again: true }
@@ -172,14 +171,14 @@ export function cancelled(signal: AbortSignal): ToolError {
 
 async function infoOf(response: Response): Promise<ErrorInfo | undefined> {
   try {
-    const { error } = (await response.json()) as { readonly error?: ErrorInfo }
+    const { error }: { readonly error?: ErrorInfo } = JSON.parse(await response.text())
     return typeof error?.code === 'string' && typeof error.message === 'string' ? error : undefined
   } catch {
     return undefined
   }
 }
 
-/** A code that is not known here comes from a newer service. */
+/** An unknown code comes from a newer service. */
 function toolError({ code, message, stage, retryable, effect, details }: ErrorInfo): ToolError {
   const known: ErrorCode = Object.hasOwn(codes, code) ? code : 'INTERNAL'
   const facts = { ...details, ...(known === code ? {} : { code }) }

@@ -18,45 +18,45 @@ export interface ClientOptions {
   readonly key?: string
   /** Instead of the global one. */
   readonly fetch?: typeof globalThis.fetch
-  /** How often a request that could not be sent, or was put off, is sent again; 5 unless told. */
+  /** Retries of a request that failed or was answered with a busy status; 5 when absent. */
   readonly retries?: number
-  /** The pause before the first repeat, twice as long before each that follows; 250 unless told. */
+  /** The delay before the first retry, which doubles with each further one; 250 when absent. */
   readonly retryDelayMs?: number
 }
 
-/** What is the same for every request. */
+/** Options of every request. */
 export interface Waiting {
   /** Ends the wait with CANCELLED. */
   readonly signal?: AbortSignal | undefined
 }
 
-/** How a call is handed in. */
+/** How a call is submitted. */
 export interface SubmitOptions extends Waiting {
-  /** The same key is the same call; made up when absent, so that no repeat of ours runs twice. */
+  /** The same key is the same call; generated when absent, so that no retry of the client runs twice. */
   readonly idempotencyKey?: string | undefined
   readonly priority?: number | undefined
   readonly timeoutMs?: number | undefined
-  /** Not before this much time has passed. */
+  /** The call does not start before this delay. */
   readonly delayMs?: number | undefined
-  /** ISO time after which the call is worthless. */
+  /** ISO time after which the call must not run. */
   readonly deadline?: string | undefined
   /** Where the outcome is sent, signed. */
   readonly callback?: string | undefined
-  /** While the circuit of the tool is open: CIRCUIT_OPEN at once, or wait for it; what the tool says when absent. */
+  /** While the circuit of the tool is open: CIRCUIT_OPEN at once, or wait for it; the tool's setting when absent. */
   readonly onCircuitOpen?: OnCircuitOpen | undefined
   /** Digest of the tool as the caller saw it; another one is CATALOG_STALE. Not for chains. */
   readonly schemaDigest?: string | undefined
-  /** The trace that the call belongs to, as W3C writes it; what is none is ignored. */
+  /** The W3C trace context of the call; an invalid value is ignored. */
   readonly traceparent?: string | undefined
 }
 
 export interface CallOptions extends SubmitOptions {
-  /** Whether the call is cancelled when `signal` aborts, or its stream is left; it is unless this is false. */
+  /** Whether the call is cancelled when `signal` aborts or its stream is closed; true when absent. */
   readonly cancelOnAbort?: boolean | undefined
 }
 
 export interface ChainOptions extends CallOptions {
-  /** What `{{input}}` stands for. */
+  /** The value of `{{input}}`. */
   readonly input?: Json | undefined
 }
 
@@ -68,7 +68,7 @@ export interface CodeOptions extends CallOptions {
   readonly check?: boolean | undefined
 }
 
-/** What goes beside the body; a text that no header can hold is no trace. */
+/** The headers of a submission; a trace that is not a valid header value is omitted. */
 export function submitHeaders({ traceparent = '' }: SubmitOptions): { readonly [name: string]: string } {
   return /^[\x21-\x7e]{1,512}$/.test(traceparent) ? { traceparent } : {}
 }

@@ -89,7 +89,7 @@ export interface ToolDoc {
   readonly examples?: readonly ToolExample[]
   readonly permissions?: readonly string[]
   readonly versions?: readonly string[]
-  /** Parts that the budget had no room for. */
+  /** Parts that exceeded the budget. */
   readonly omitted: readonly (keyof ToolDoc)[]
 }
 

@@ -1,12 +1,19 @@
-import type { CallState, CallView, ChainResult, Result } from '@gantry/contract'
+import type { CallState, ChainResult, Result } from '@gantry/contract'
 import { cancelled, type Http, type Request, segment } from './http.ts'
 
-/** A call that was handed in: where it is, or how it ended. */
-export type Submitted =
+/** A submitted call: its location, or its outcome. */
+export type Submitted<T extends Outcome = Outcome> =
   | { readonly kind: 'accepted'; readonly callId: string; readonly state: CallState }
-  | { readonly kind: 'ended'; readonly callId: string; readonly result: Result | ChainResult }
+  | { readonly kind: 'ended'; readonly callId: string; readonly result: T }
 
-/** Hears the id of a call that nobody waits for any more. */
+type Outcome = Result | ChainResult
+
+interface Accepted {
+  readonly callId: string
+  readonly state: CallState
+}
+
+/** Called with the id of a call that is no longer waited for. */
 export type Canceller = (callId: string) => void
 
 /** How long one request waits; proxies cut longer ones. */
@@ -15,51 +22,51 @@ const graceMs = 15_000
 /** An answer that came sooner did not wait, because its service is about to stop. */
 const promptMs = 1_000
 
-/**
- * Hands a call in. The request is not broken off when `until` aborts, because only its answer says which call is to be
- * cancelled.
- */
-export async function submit(http: Http, request: Request, wait: number): Promise<Submitted> {
+/** Submits a call. The request is not aborted with `until`, because only its response says which call to cancel. */
+export async function submit<T extends Outcome>(http: Http, request: Request, wait: number): Promise<Submitted<T>> {
   if (request.until?.aborted) throw cancelled(request.until)
-  const body = { ...(request.body as object), waitMs: wait }
-  const answer = await http.json({ ...request, method: 'POST', body, timeoutMs: wait + graceMs })
-  if (answer.status === 200) {
-    const callId = decodeURIComponent(answer.location?.split('/').at(-1) ?? '')
-    return { kind: 'ended', callId, result: answer.body as Result | ChainResult }
+  const asked: Request = {
+    ...request,
+    method: 'POST',
+    body: { ...request.body, waitMs: wait },
+    timeoutMs: wait + graceMs,
   }
-  const { callId, state } = answer.body as { readonly callId: string; readonly state: CallState }
-  return { kind: 'accepted', callId, state }
+  const { body, location } = await http.json<T | Accepted>(asked)
+  if (isAccepted(body)) return { kind: 'accepted', callId: body.callId, state: body.state }
+  return { kind: 'ended', callId: decodeURIComponent(location?.split('/').at(-1) ?? ''), result: body }
+}
+
+/** An outcome has a `status`, a call without one yet has a `state`. */
+function isAccepted(body: Outcome | Accepted): body is Accepted {
+  return 'state' in body
 }
 
 /** The outcome of a call, however long it takes and whatever becomes of the service meanwhile. */
-export async function outcome(
-  http: Http,
-  callId: string,
-  signal: AbortSignal | undefined,
-): Promise<Result | ChainResult> {
+async function outcome<T extends Outcome>(http: Http, callId: string, signal: AbortSignal | undefined): Promise<T> {
   const path = `/v1/calls/${segment(callId)}`
   while (true) {
     const started = Date.now()
-    const { body } = await http.json({ path, query: { waitMs }, signal, timeoutMs: waitMs + graceMs })
-    const { result } = body as CallView
-    if (result !== undefined) return result
+    const request: Request = { path, query: { waitMs }, signal, timeoutMs: waitMs + graceMs }
+    const { body } = await http.json<{ readonly result?: T }>(request)
+    if (body.result !== undefined) return body.result
     if (Date.now() - started < promptMs) await http.pause(promptMs / 4, signal)
   }
 }
 
-/** Hands a call in and waits for its outcome. */
-export async function run(
+/** Submits a call and waits for its outcome. */
+export async function run<T extends Outcome>(
   http: Http,
   request: Request,
   signal: AbortSignal | undefined,
   cancel: Canceller | undefined,
-): Promise<Result | ChainResult> {
-  // Who may leave must know the id first, and costs one more request for that.
+): Promise<T> {
+  // A caller that may abort must know the id first, which costs one more request.
   const early = signal !== undefined && cancel !== undefined
-  const submitted = await handIn(submit(http, { ...request, until: signal }, early ? 0 : waitMs), signal, cancel)
+  const submission = submit<T>(http, { ...request, until: signal }, early ? 0 : waitMs)
+  const submitted = await awaitSubmission(submission, signal, cancel)
   if (submitted.kind === 'ended') return submitted.result
   try {
-    return await outcome(http, submitted.callId, signal)
+    return await outcome<T>(http, submitted.callId, signal)
   } catch (error) {
     if (signal?.aborted) cancel?.(submitted.callId)
     throw error
@@ -67,11 +74,11 @@ export async function run(
 }
 
 /** Waits for a submission; one that is left behind is cancelled as soon as its id is known. */
-export async function handIn(
-  submission: Promise<Submitted>,
+export async function awaitSubmission<T extends Outcome>(
+  submission: Promise<Submitted<T>>,
   signal: AbortSignal | undefined,
   cancel: Canceller | undefined,
-): Promise<Submitted> {
+): Promise<Submitted<T>> {
   if (signal === undefined) return submission
   let abort = (): void => undefined
   const left = new Promise<never>((_resolve, reject) => {

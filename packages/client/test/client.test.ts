@@ -26,7 +26,7 @@ const all = async (events: AsyncIterable<StreamEvent>): Promise<StreamEvent[]> =
 }
 const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5))
 
-test('a call gives its Result, whatever its status', async (t) => {
+test('call returns a Result, whatever its status', async (t) => {
   const { client } = await bench(t)
   const added = await client.call('demo:add', { a: 5, b: 3 })
   assert.deepEqual([added.status, added.output], ['ok', { result: 8 }])
@@ -34,7 +34,7 @@ test('a call gives its Result, whatever its status', async (t) => {
   assert.deepEqual([failed.status, failed.error?.message], ['failed', 'no luck'])
 })
 
-test('what the service refuses is thrown with its code and details', async (t) => {
+test('a refusal of the service is thrown with its code and details', async (t) => {
   const { client, wire, otherKey, service } = await bench(t)
   await assert.rejects(client.call('demo:ad'), (error) => {
     assert.ok(ToolError.is(error) && error.code === 'TOOL_NOT_FOUND')
@@ -53,7 +53,7 @@ test('what the service refuses is thrown with its code and details', async (t) =
   await assert.rejects(client.call('demo:add', { a: 1, b: 2 }), isError('INTERNAL'))
 })
 
-test('every option reaches the service, and a key is made up when there is none', async (t) => {
+test('the client sends every option, and generates an idempotency key when none is given', async (t) => {
   const { client, service } = await bench(t)
   const options = { priority: 1, timeoutMs: 9_000, delayMs: 1, deadline: '2030-01-01T00:00:00Z', schemaDigest: 'd' }
   const callback = 'https://example.com/done'
@@ -72,7 +72,7 @@ test('every option reaches the service, and a key is made up when there is none'
   assert.notEqual(one, two)
 })
 
-test('a chain gives its ChainResult', async (t) => {
+test('chain returns a ChainResult', async (t) => {
   const { client } = await bench(t)
   const steps = [{ tool: 'demo:add', args: { a: '{{input.a}}', b: 3 } }]
   const { status, output } = await client.chain(steps, { input: { a: 5 } })
@@ -83,7 +83,7 @@ test('a chain gives its ChainResult', async (t) => {
   assert.deepEqual(again, { callId: first.callId, state: 'ok' })
 })
 
-test('a program gives its Result, with what it printed and called', async (t) => {
+test('a program returns a Result with its output and its calls', async (t) => {
   const { client, service } = await bench(t)
   const code = 'print("on the way"); return (await tools.demo.add({ a: 5, b: 3 })).result'
   const { status, output, program } = await client.code(code, { language: 'javascript', limits: { toolCalls: 2 } })
@@ -94,7 +94,7 @@ test('a program gives its Result, with what it printed and called', async (t) =>
   assert.equal((await client.submitCode(code, { idempotencyKey: 'program' })).callId, first.callId)
 })
 
-test('a submission whose answer is lost is sent again under the same key, and runs once', async (t) => {
+test('a submission whose response is lost is sent again with the same key, and runs once', async (t) => {
   const { client, wire, service } = await bench(t)
   for (const bytes of [0, 20, 300]) wire.cutAfter(bytes)
   const result = await client.call('demo:add', { a: 5, b: 3 })
@@ -104,7 +104,7 @@ test('a submission whose answer is lost is sent again under the same key, and ru
   assert.equal(service.ran.length, 1)
 })
 
-test('a service that is away for a while is waited for; one that stays away is SERVICE_UNAVAILABLE', async (t) => {
+test('the client retries while the service is unreachable, then fails with SERVICE_UNAVAILABLE', async (t) => {
   const { client, wire } = await bench(t)
   await wire.down()
   const waiting = client.call('demo:add', { a: 5, b: 3 })
@@ -124,7 +124,7 @@ test('a service that is away for a while is waited for; one that stays away is S
   )
 })
 
-test('a service that dies while a call is waited for does not take the wait with it', async (t) => {
+test('waiting for a call survives a crash of the service', async (t) => {
   const { client, wire, service } = await bench(t)
   const waiting = client.call('demo:sleep', { ms: 300 }, { signal: new AbortController().signal })
   while (service.ran.length === 0) await turn()
@@ -137,7 +137,7 @@ test('a service that dies while a call is waited for does not take the wait with
   assert.equal(service.ran.length, 1)
 })
 
-test('a call that outlives a server which closes is waited for at the next one', async (t) => {
+test('waiting for a call continues at the next server when the first one closes', async (t) => {
   const first = await startRig(t)
   const second = await startRig(t, { service: first.service })
   const { fetch } = globalThis
@@ -160,7 +160,7 @@ test('a call that outlives a server which closes is waited for at the next one',
   assert.equal(first.service.ran.length, 1)
 })
 
-test('what is put off is sent again, unless the service asks for too much patience; what is refused is not', async (t) => {
+test('the client retries a busy response unless Retry-After is too long, and does not retry a refusal', async (t) => {
   const { client, service } = await bench(t, { retries: 2 })
   const busy = (): ToolError => new ToolError('STORE_UNAVAILABLE', 'Away.')
   service.refusals.push(busy())
@@ -177,7 +177,7 @@ test('what is put off is sent again, unless the service asks for too much patien
   assert.equal(service.submitted.length, before + 1)
 })
 
-test('a stream gives every event once and in order, however often its connection breaks', async (t) => {
+test('a stream yields every event once and in order, however often its connection breaks', async (t) => {
   const { client, wire, service } = await bench(t)
   const whole = await all(client.stream('demo:countdown', { from: 20, delayMs: 1 }))
   assert.deepEqual([whole.length, whole.at(-1)?.kind], [42, 'done'])
@@ -192,7 +192,7 @@ test('a stream gives every event once and in order, however often its connection
   assert.equal(service.ran.length, 2)
 })
 
-test('events of a call that has ended are all read before its end, however often the connection breaks', async (t) => {
+test('all events of an ended call are read before its last one, however often the connection breaks', async (t) => {
   const rig = await startRig(t)
   const wire = await wireTo(t, rig.server.port)
   const seen: (string | null)[] = []
@@ -215,7 +215,7 @@ test('events of a call that has ended are all read before its end, however often
   )
 })
 
-test('an event that comes twice is given once', async (t) => {
+test('an event received twice is yielded once', async (t) => {
   const { service } = await startRig(t)
   const deaf: typeof service.events = (callId, _after, identity, signal) => service.events(callId, 0, identity, signal)
   const rig = await startRig(t, { service: { ...service, events: deaf } })
@@ -225,7 +225,7 @@ test('an event that comes twice is given once', async (t) => {
   assert.deepEqual(await all(client.events(callId, { after: 2 })), whole.slice(2))
 })
 
-test('a stream goes on after a service that died in its middle and came back', async (t) => {
+test('a stream continues after the service crashes and restarts', async (t) => {
   const { client, wire } = await bench(t)
   const kinds: string[] = []
   let restarted: Promise<void> | undefined
@@ -237,7 +237,7 @@ test('a stream goes on after a service that died in its middle and came back', a
   assert.deepEqual([kinds.length, kinds.at(-1)], [22, 'done'])
 })
 
-test('events of a call are read from anywhere, and its end is made up when it is gone', async (t) => {
+test('events of a call are read from any id, and a missing last event is built from the result', async (t) => {
   const { client, service } = await bench(t)
   const { callId } = await client.submit('demo:countdown', { from: 2, delayMs: 1 })
   const whole = await all(client.events(callId))
@@ -250,7 +250,7 @@ test('events of a call are read from anywhere, and its end is made up when it is
   await assert.rejects(other.events('nothing').next(), isError('NOT_FOUND'))
 })
 
-test('leaving a stream cancels its call, unless it is told not to', async (t) => {
+test('leaving a stream cancels its call unless `cancelOnAbort` is false', async (t) => {
   const { client } = await bench(t)
   const leave = async (cancelOnAbort?: boolean): Promise<string> => {
     for await (const { callId } of client.stream('demo:countdown', { from: 1_000, delayMs: 50 }, { cancelOnAbort }))
@@ -266,7 +266,7 @@ test('leaving a stream cancels its call, unless it is told not to', async (t) =>
   await client.cancel(left)
 })
 
-test('an abort ends the wait and cancels the call, unless it is told not to', async (t) => {
+test('an abort ends the wait and cancels the call unless `cancelOnAbort` is false', async (t) => {
   const { client, service } = await bench(t)
   const abandon = async (cancelOnAbort?: boolean): Promise<string> => {
     const stop = new AbortController()
@@ -305,7 +305,7 @@ test('an abort before or during the submission leaves no call running', async (t
   while (service.ran.length === 0 || (await client.list({ state: 'running' })).items.length > 0) await turn()
 })
 
-test('an abort ends the pauses between repeats, and no repeat follows', async (t) => {
+test('an abort ends the delay between retries, and no retry follows', async (t) => {
   const { client, wire } = await bench(t, { retryDelayMs: 60_000 })
   await wire.down()
   const stop = new AbortController()
@@ -334,7 +334,7 @@ test('tools, catalog, workers, runtimes, circuits, dead letters and artifacts ar
   await assert.rejects(client.resetCircuit('none @ local', { tenant: 'shop' }), isError('NOT_FOUND'))
   const payload = { kind: 'call', tool: 'demo:add', args: { a: 1, b: 2 } }
   const letter = { id: '7', source: 's', reason: 'r', code: 'DELIVERY_EXHAUSTED', deliveries: 3 }
-  service.letters.push({ ...letter, payload, createdAt: new Date().toISOString() })
+  service.deadLetterRows.push({ ...letter, payload, createdAt: new Date().toISOString() })
   assert.equal((await client.deadLetters.list()).items.length, 1)
   assert.deepEqual((await client.deadLetters.get('7')).payload, payload)
   const { callId } = await client.deadLetters.redrive('7')
@@ -347,7 +347,7 @@ test('tools, catalog, workers, runtimes, circuits, dead letters and artifacts ar
   await assert.rejects(client.artifact('a2'), isError('NOT_FOUND'))
 })
 
-test('an id that would lead elsewhere names nothing', async (t) => {
+test('an id with path segments is NOT_FOUND', async (t) => {
   const { client, wire } = await bench(t)
   for (const id of ['', '.', '..']) {
     await assert.rejects(client.get(id), isError('NOT_FOUND'))
@@ -357,7 +357,7 @@ test('an id that would lead elsewhere names nothing', async (t) => {
   await assert.rejects(client.get('../workers'), isError('NOT_FOUND'))
 })
 
-test('what is not a Gantry service is not taken for one', async (t) => {
+test('a server that is not a Gantry service is refused', async (t) => {
   const server = createServer((request, response) => {
     if (request.url === '/v1/workers') response.writeHead(200, { 'content-type': 'text/html' }).end('<html>')
     else if (request.url === '/v1/circuits') response.writeHead(302, { location: 'http://evil.example/' }).end()
@@ -375,7 +375,7 @@ test('what is not a Gantry service is not taken for one', async (t) => {
   )
 })
 
-test('wrong options are refused with their paths', () => {
+test('invalid options are refused with their paths', () => {
   const wrong: readonly (readonly [object, string])[] = [
     [{ url: 'nonsense' }, '/url'],
     [{ url: 'ftp://x' }, '/url'],

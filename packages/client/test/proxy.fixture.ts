@@ -47,7 +47,7 @@ export async function wireTo(t: TestContext, port: number): Promise<Wire> {
     return (server.address() as { port: number }).port
   }
   const cut = (): void => {
-    for (const socket of sockets) socket.resetAndDestroy()
+    for (const socket of sockets) reset(socket)
   }
   const own = await listen(0)
   const down = async (): Promise<void> => {
@@ -70,4 +70,13 @@ export async function wireTo(t: TestContext, port: number): Promise<Wire> {
       await listen(own)
     },
   }
+}
+
+/**
+ * Resets a connection. One that has begun to end is only closed, because Node loses the handle of a socket that is reset
+ * while its end is being sent, and the process then never exits.
+ */
+function reset(socket: Socket): void {
+  if (socket.writableEnded) socket.destroy()
+  else socket.resetAndDestroy()
 }

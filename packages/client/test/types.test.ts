@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import type * as client from '@gantry/client'
 import type { FoundTool, ToolDoc } from '@gantry/core'
-import type { CircuitSummary } from '@gantry/core/internal/resilience/circuit-summary'
+import type { CircuitSummary } from '@gantry/core/internal/resilience/circuit-state'
 import type { RuntimeInfo } from '@gantry/sandbox'
 import type { PolicyAnswer, PolicyView } from '../../service/src/admission/policy/policy-control.ts'
 import type { CatalogTool, ListedTool } from '../../service/src/http/schemas.ts'
@@ -25,11 +25,11 @@ const same: readonly true[] = [
   true satisfies Fits<RuntimeInfo, client.RuntimeView>,
 ]
 
-test('what the client reads is what the service writes', () => {
+test('the types of the client match those of the service', () => {
   assert.ok(same.every(Boolean))
 })
 
-test('the client uses nothing that only Node has', () => {
+test('the client uses no API that only Node has', () => {
   const folder = join(dirname(import.meta.dirname), 'src')
   const files = globSync('*.ts', { cwd: folder }).filter((file) => !file.endsWith('.test.ts'))
   assert.ok(files.length > 5)

@@ -132,7 +132,7 @@ export const someSchemas: fc.Arbitrary<{ [keyword: string]: unknown }> = fc.reco
   { requiredKeys: ['type', '$defs'] },
 )
 
-/** A keyword of a schema, with where it stands. */
+/** A keyword of a schema with its path. */
 export interface Keyword {
   readonly path: string
   readonly keyword: string
@@ -156,9 +156,9 @@ export function keywordsOf(schema: unknown, path: string): Keyword[] {
     const isList = lists.includes(keyword)
     const isOne = singles.includes(keyword) && typeof value === 'object'
     const inside = isMap
-      ? Object.entries(value as object).flatMap(([name, part]) => below(part, name))
+      ? Object.entries(Object(value)).flatMap(([name, part]) => below(part, name))
       : isList
-        ? (value as unknown[]).flatMap(below)
+        ? [value].flat().flatMap(below)
         : isOne
           ? keywordsOf(value, at)
           : []
@@ -170,16 +170,16 @@ function segmentOf(key: string): string {
   return key.replaceAll('~', '~0').replaceAll('/', '~1')
 }
 
-/** What stands at a path; a schema that was made nullable by wrapping is looked into. */
+/** The value at a path; the lookup descends into a schema that was wrapped to be nullable. */
 export function at(schema: JsonSchema, path: string): unknown {
   let here: unknown = schema
   for (const segment of path.split('/').slice(1)) {
     const key = segment.replaceAll('~1', '/').replaceAll('~0', '~')
     if (typeof here !== 'object' || here === null) return undefined
-    const wrapped = (here as { anyOf?: unknown[] }).anyOf
-    if (!Object.hasOwn(here, key) && wrapped?.length === 2) here = wrapped[0]
+    const wrapped: unknown = Reflect.get(here, 'anyOf')
+    if (!Object.hasOwn(here, key) && Array.isArray(wrapped) && wrapped.length === 2) here = wrapped[0]
     if (typeof here !== 'object' || here === null || !Object.hasOwn(here, key)) return undefined
-    here = (here as { readonly [key: string]: unknown })[key]
+    here = Reflect.get(here, key)
   }
   return here
 }

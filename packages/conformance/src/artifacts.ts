@@ -3,7 +3,7 @@ import { hash } from 'node:crypto'
 import type { Identity } from '@gantry/contract'
 import type { ArtifactMaker, Artifacts } from '@gantry/core/internal/artifacts/artifact'
 
-/** What a place for files offers to be tested. */
+/** The artifact store under test. */
 export interface ArtifactsSetup {
   readonly artifacts: Artifacts
   /** A call of this caller, which may make files. */
@@ -17,9 +17,9 @@ const eve: Identity = { ...ada, tenant: 'umbrella' }
 const { signal } = new AbortController()
 const file = (name: string, text: string) => ({ name, mimeType: 'text/plain', content: Buffer.from(text) })
 
-/** The contract of Artifacts, by its sentences; every implementation runs all of them. */
+/** The contract of Artifacts by title; every implementation runs all cases. */
 export const testArtifacts: { readonly [title: string]: (setup: ArtifactsSetup) => Promise<void> } = {
-  'a file is found, read whole and in part, and its content cannot be changed from outside': async (setup) => {
+  'a file is found and read in whole and in part, and the stored content is a copy': async (setup) => {
     const { artifacts } = setup
     const content = Buffer.from('hello world')
     const kept = await artifacts.put({ ...file('a.txt', ''), content }, await setup.maker(ada), signal)
@@ -33,22 +33,23 @@ export const testArtifacts: { readonly [title: string]: (setup: ArtifactsSetup) 
     assert.deepEqual([await read(0, 11), await read(6, 9), await read(6, 99)], ['hello world', 'wor', 'world'])
   },
 
-  'a file of another tenant is not there, and one of a colleague can be read but not removed': async (setup) => {
-    const { artifacts } = setup
-    const { id } = await artifacts.put(file('a.txt', 'mine'), await setup.maker(ada), signal)
-    await artifacts.info(id, ann, signal)
-    await assert.rejects(artifacts.remove(id, ann, signal), { code: 'DENIED' })
-    await assert.rejects(artifacts.info(id, eve, signal), { code: 'NOT_FOUND' })
-    await assert.rejects(artifacts.read(id, eve, { start: 0, end: 1 }, signal), { code: 'NOT_FOUND' })
-    assert.equal(await artifacts.remove(id, eve, signal), false)
-    assert.deepEqual((await artifacts.list({ limit: 10 }, eve, signal)).items, [])
-    for (const made of [`art_${'0'.repeat(32)}`, '', "' or true --", '\0', '../x']) {
-      await assert.rejects(artifacts.info(made, ada, signal), { code: 'NOT_FOUND' })
-      assert.equal(await artifacts.remove(made, ada, signal), false)
-    }
-  },
+  'a file of another tenant does not exist, and one of another principal of the tenant can be read but not removed':
+    async (setup) => {
+      const { artifacts } = setup
+      const { id } = await artifacts.put(file('a.txt', 'mine'), await setup.maker(ada), signal)
+      await artifacts.info(id, ann, signal)
+      await assert.rejects(artifacts.remove(id, ann, signal), { code: 'DENIED' })
+      await assert.rejects(artifacts.info(id, eve, signal), { code: 'NOT_FOUND' })
+      await assert.rejects(artifacts.read(id, eve, { start: 0, end: 1 }, signal), { code: 'NOT_FOUND' })
+      assert.equal(await artifacts.remove(id, eve, signal), false)
+      assert.deepEqual((await artifacts.list({ limit: 10 }, eve, signal)).items, [])
+      for (const made of [`art_${'0'.repeat(32)}`, '', "' or true --", '\0', '../x']) {
+        await assert.rejects(artifacts.info(made, ada, signal), { code: 'NOT_FOUND' })
+        assert.equal(await artifacts.remove(made, ada, signal), false)
+      }
+    },
 
-  'what is removed is gone, while the same content under another id stays': async (setup) => {
+  'a removed file no longer exists, and the same content under another id stays': async (setup) => {
     const { artifacts } = setup
     const maker = await setup.maker(ada)
     const one = await artifacts.put(file('a', 'same'), maker, signal)
@@ -60,7 +61,7 @@ export const testArtifacts: { readonly [title: string]: (setup: ArtifactsSetup) 
     assert.equal(Buffer.from(content).toString(), 'same')
   },
 
-  'a list gives the newest first, by the beginning of their names, page by page': async (setup) => {
+  'a list returns the newest first, filtered by name prefix, in pages': async (setup) => {
     const { artifacts } = setup
     const maker = await setup.maker(ada)
     for (const name of ['p1', 'p%', 'q', 'p2', 'p_3']) await artifacts.put(file(name, name), maker, signal)

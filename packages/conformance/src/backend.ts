@@ -2,9 +2,10 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { JsonObject, Tool } from '@gantry/contract'
 import { memoryArtifacts } from '@gantry/core/internal/artifacts/memory'
-import type { Backend, BackendContext } from '@gantry/core/internal/backends/backend'
+import type { Backend, BackendContext, BackendHost, BackendReport } from '@gantry/core/internal/backends/backend'
+import type { Egress } from '@gantry/core/internal/egress/egress'
 
-/** What a backend under test offers: ways to have it serve tools that behave as named. */
+/** A backend under test, and functions that make it serve tools that behave as named. */
 export interface BackendFixture {
   /** Attached already, to a host of `fakeHost`, when it wants one. */
   readonly backend: Backend
@@ -36,11 +37,11 @@ export function testBackend(name: string, open: () => Promise<BackendFixture>): 
       context,
     )
 
-  inFixture('a call returns what the tool answers', async (fixture) => {
+  inFixture('a call returns the output of the tool', async (fixture) => {
     assert.deepEqual(await call(fixture, fixture.add, { a: 5, b: 3 }), { result: 8 })
   })
 
-  inFixture('calls at the same time do not mix their answers', async (fixture) => {
+  inFixture('concurrent calls do not mix their outputs', async (fixture) => {
     const answers = await Promise.all([1, 2, 3, 4, 5].map((a) => call(fixture, fixture.add, { a, b: 10 })))
     assert.deepEqual(
       answers,
@@ -59,7 +60,7 @@ export function testBackend(name: string, open: () => Promise<BackendFixture>): 
     await assert.rejects(waiting)
   })
 
-  inFixture('a tool that it does not serve is refused, not run', async (fixture) => {
+  inFixture('a tool that the backend does not serve is refused, not run', async (fixture) => {
     const stranger: Tool = { ...fixture.add, name: 'stranger' }
     await assert.rejects(call(fixture, stranger, {}))
   })
@@ -94,5 +95,35 @@ export function fakeContext(signal: AbortSignal = new AbortController().signal):
     run: () => Promise.reject(new Error('This context makes no calls.')),
     chain: () => Promise.reject(new Error('This context makes no calls.')),
     search: async () => ({ items: [] }),
+  }
+}
+
+/** A host for tests that use a backend without an executor; it records what is reported to it. */
+export interface FakeHost extends BackendHost {
+  readonly published: Tool[][]
+  readonly reports: BackendReport[]
+  readonly concealed: string[]
+}
+
+export function fakeHost(egress: Egress, secrets: { readonly [name: string]: string } = {}): FakeHost {
+  const published: Tool[][] = []
+  const reports: BackendReport[] = []
+  const concealed: string[] = []
+  return {
+    egress,
+    published,
+    reports,
+    concealed,
+    secret: async (name) => {
+      const value = secrets[name]
+      if (value === undefined) throw new Error(`the test has no secret ${name}`)
+      return value
+    },
+    conceal: (value) => void concealed.push(value),
+    publish: async (tools) => {
+      published.push([...tools])
+      return { registered: tools.map(({ name }) => name), quarantined: [], refused: [] }
+    },
+    report: (report) => void reports.push(report),
   }
 }

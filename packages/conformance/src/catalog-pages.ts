@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Tool } from '@gantry/contract'
+import { type Tool, ToolError } from '@gantry/contract'
 import type { Catalog, ListQuery, SearchOptions } from '@gantry/core/internal/catalogs/catalog'
 import fc from 'fast-check'
-import { encoded, filled, refuses, rejects, sampleTool } from './catalog-samples.ts'
 
 /** Lists and their pages. */
 export function testLists(create: () => Catalog): void {
-  test('a list goes by key, shows the version that the key finds, and filters', () => {
+  test('a list is ordered by key, has the version that the key resolves to, and filters', () => {
     const catalog = filled(create())
     assert.deepEqual(
       catalog.list().items.map(({ id }) => id),
@@ -76,7 +75,7 @@ export function testLists(create: () => Catalog): void {
     }
   })
 
-  test('options that are there but undefined are as if absent', async () => {
+  test('undefined options are treated as absent', async () => {
     const catalog = filled(create())
     const none = { limit: undefined, cursor: undefined, namespace: undefined, tag: undefined, toolset: undefined }
     const query = { ...none, allow: undefined, allVersions: undefined, signal: undefined }
@@ -87,7 +86,7 @@ export function testLists(create: () => Catalog): void {
 
 /** Searches and their pages. */
 export function testSearch(create: () => Catalog): void {
-  test('a search ranks a name above a mention, and a deprecated tool below its like', async () => {
+  test('a search ranks a name above a mention, and a deprecated tool below an equal one', async () => {
     const catalog = create()
     catalog.register(sampleTool({ namespace: 'github', name: 'create_issue', description: 'Opens a ticket.' }))
     catalog.register(sampleTool({ namespace: 'notes', name: 'write', description: 'Writes a note about an issue.' }))
@@ -99,7 +98,7 @@ export function testSearch(create: () => Catalog): void {
     assert.ok(items.findIndex(({ entry }) => entry.key === 'github:add_issue') > 0)
   })
 
-  test('a search finds what an update says now, and nothing that is gone', async () => {
+  test('a search finds the updated text, and nothing of the replaced text', async () => {
     const catalog = create()
     catalog.register(sampleTool())
     catalog.update(sampleTool({ description: 'Sums up quantities.' }))
@@ -109,7 +108,7 @@ export function testSearch(create: () => Catalog): void {
     assert.equal((await catalog.search('quantities')).items.length, 0)
   })
 
-  test('a search finds a tool by its aliases, whichever version declares them, below one of that name', async () => {
+  test('a search finds a tool by the aliases of any version, ranked below a tool of that name', async () => {
     const catalog = create()
     catalog.register(sampleTool({ aliases: ['sum:zusammenrechnen'] }))
     catalog.register(sampleTool({ version: '2.0.0' }))
@@ -132,7 +131,7 @@ export function testSearch(create: () => Catalog): void {
     assert.notEqual(page.cursor, undefined)
   })
 
-  test('a cursor of another query, other filters or an attacker’s making is refused', async () => {
+  test('a cursor of another query or other filters, or a forged one, is refused', async () => {
     const catalog = filled(create())
     const { cursor = '' } = await catalog.search('thing', { limit: 1 })
     assert.notEqual(cursor, '')
@@ -158,7 +157,7 @@ export function testSearch(create: () => Catalog): void {
     ['a search', 'red thing'],
     ['a listing', ''],
   ] as const) {
-    test(`pages of ${title} neither repeat nor skip a tool that stays, whatever comes and goes between them`, async () => {
+    test(`pages of ${title} neither repeat nor skip a tool that stays, whatever is added or removed between them`, async () => {
       const word = fc.constantFrom('red', 'thing', 'blue', 'redder', 'things')
       const text = fc.array(word, { minLength: 1, maxLength: 4 }).map((words) => words.join(' '))
       const change = fc.record({ name: fc.nat(40), text, remove: fc.boolean() })
@@ -220,4 +219,63 @@ async function checkPages(
     seen.filter((key) => !touched.has(key)),
     stayed,
   )
+}
+
+/** A valid definition with overrides. */
+export function sampleTool(changes: Partial<Tool> = {}): Tool {
+  return {
+    namespace: 'math',
+    name: 'add',
+    version: '1.0.0',
+    description: 'Adds two numbers.',
+    inputSchema: { type: 'object', properties: { a: { type: 'number' } } },
+    backends: [{ kind: 'local' }],
+    effect: 'read',
+    ...changes,
+  }
+}
+
+/** A few tools in two namespaces, one of them only as a pre-release. */
+export function filled(catalog: Catalog): Catalog {
+  const description = 'A thing.'
+  catalog.register(sampleTool({ namespace: 'b', name: 'one', version: '1.0.0-beta', description }))
+  catalog.register(sampleTool({ namespace: 'a', name: 'two', description, tags: ['Blue Sky', 'blue-sky'] }))
+  catalog.register(sampleTool({ namespace: 'a', name: 'one', description }))
+  catalog.register(sampleTool({ namespace: 'a', name: 'one', version: '2.0.0', description }))
+  return catalog
+}
+
+/** Forged cursors. */
+export function encoded(text: string): string {
+  return Buffer.from(text).toString('base64url')
+}
+
+/** Fails unless the act throws a ToolError of this code, at this path when one is given. */
+export function refuses(act: () => unknown, code: string, path?: string): ToolError {
+  try {
+    act()
+  } catch (error) {
+    return hasCode(error, code, path)
+  }
+  return assert.fail(`expected ${code}`)
+}
+
+/** Like `refuses`, for promises. */
+export async function rejects(promise: Promise<unknown>, code: string, path?: string): Promise<void> {
+  const error: unknown = await promise.then(
+    () => undefined,
+    (reason) => reason,
+  )
+  hasCode(error, code, path)
+}
+
+function hasCode(error: unknown, code: string, path?: string): ToolError {
+  if (!ToolError.is(error)) return assert.fail(`expected ${code}, not ${String(error)}`)
+  assert.equal(error.code, code)
+  if (path !== undefined)
+    assert.ok(
+      error.details?.issues?.some((issue) => issue.path === path),
+      error.message,
+    )
+  return error
 }

@@ -2,10 +2,9 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import type { Catalog, CatalogChange, CatalogEntry } from '@gantry/core/internal/catalogs/catalog'
-import { testLists, testSearch } from './catalog-pages.ts'
-import { refuses, sampleTool } from './catalog-samples.ts'
+import { refuses, sampleTool, testLists, testSearch } from './catalog-pages.ts'
 
-/** Every catalog keeps these promises; `create` gives an empty one. */
+/** The contract of Catalog; `create` returns an empty one. */
 export function testCatalog(name: string, create: () => Catalog): void {
   describe(`${name} as a catalog`, () => {
     testRegistration(create)
@@ -90,7 +89,7 @@ function testRegistration(create: () => Catalog): void {
     assert.throws(() => Object.assign(entry.tool.inputSchema, { type: 'string' }), TypeError)
   })
 
-  test('the hash is independent of the order of registration and of what came and went', () => {
+  test('the hash is independent of the order of registration and of removed tools', () => {
     const definitions = ['a', 'b', 'c', 'd'].map((name) => sampleTool({ name }))
     const one = create()
     const other = create()
@@ -104,7 +103,7 @@ function testRegistration(create: () => Catalog): void {
 }
 
 function testNames(create: () => Catalog): void {
-  test('a name that differs only in case cannot stand beside an existing one', () => {
+  test('a name that differs from an existing one only in case is refused', () => {
     const catalog = create()
     catalog.register(sampleTool())
     refuses(() => catalog.register(sampleTool({ name: 'Add' })), 'TOOL_INVALID', '/name')
@@ -131,7 +130,7 @@ function testNames(create: () => Catalog): void {
     refuses(() => catalog.find('sum:plus'), 'TOOL_NOT_FOUND')
   })
 
-  test('to an onlooker the answers are those of a catalog without what is not there for him', () => {
+  test('for a caller the catalog behaves as if hidden tools did not exist', () => {
     const [all, some] = [create(), create()]
     for (const catalog of [all, some]) catalog.register(sampleTool())
     all.register(sampleTool({ version: '2.0.0', aliases: ['sum:plus'] }))
@@ -149,7 +148,7 @@ function testNames(create: () => Catalog): void {
     }
   })
 
-  test('neither an alias nor a tool can take a name that the other has', () => {
+  test('an alias cannot take the name of a tool, nor a tool that of an alias', () => {
     const catalog = create()
     catalog.register(sampleTool({ aliases: ['sum:plus'] }))
     refuses(() => catalog.register(sampleTool({ namespace: 'sum', name: 'plus' })), 'TOOL_INVALID', '/name')
@@ -175,7 +174,7 @@ function testResolution(create: () => Catalog): void {
     assert.deepEqual(catalog.versions('math:add'), ['2.0.0-rc.1', '1.10.0', '1.9.0'])
   })
 
-  test('a found id is looked up anew after a change', () => {
+  test('a lookup after a change returns the changed entry', () => {
     const catalog = create()
     catalog.register(sampleTool())
     assert.equal(catalog.find('math:add:^1').tool.version, '1.0.0')
@@ -185,7 +184,7 @@ function testResolution(create: () => Catalog): void {
     refuses(() => catalog.find('math:add:^1'), 'TOOL_NOT_FOUND')
   })
 
-  test('an unknown tool is answered with near names, a missing version with those there are', () => {
+  test('an unknown tool is refused with near names, and an unknown version with the existing ones', () => {
     const catalog = create()
     catalog.register(sampleTool())
     catalog.register(sampleTool({ name: 'multiply' }))
@@ -195,7 +194,7 @@ function testResolution(create: () => Catalog): void {
     assert.deepEqual(missing.details?.versions, ['1.0.0'])
   })
 
-  test('a malformed id is told apart from one that is not there', () => {
+  test('a malformed id is distinguished from an unknown one', () => {
     refuses(() => create().find('math'), 'TOOL_ID_INVALID')
     refuses(() => create().find('math:add:latest'), 'TOOL_ID_INVALID')
     refuses(() => create().unregister('../etc:passwd'), 'TOOL_ID_INVALID')
@@ -203,12 +202,12 @@ function testResolution(create: () => Catalog): void {
 }
 
 function testChanges(create: () => Catalog): void {
-  test('a listener hears of each change once it is done, until it leaves', () => {
+  test('a listener is called after each change, until it is removed', () => {
     const catalog = create()
-    const heard: CatalogChange[] = []
+    const received: CatalogChange[] = []
     const sizes: number[] = []
     const leave = catalog.subscribe((change) => {
-      heard.push(change)
+      received.push(change)
       sizes.push(catalog.size)
     })
     catalog.register(sampleTool())
@@ -218,7 +217,7 @@ function testChanges(create: () => Catalog): void {
     catalog.unregister('math:add')
     leave()
     catalog.register(sampleTool())
-    assert.deepEqual(heard, [
+    assert.deepEqual(received, [
       { kind: 'registered', key: 'math:add', ids: ['math:add:1.0.0'] },
       { kind: 'updated', key: 'math:add', ids: ['math:add:1.0.0'] },
       { kind: 'registered', key: 'math:add', ids: ['math:add:2.0.0'] },
@@ -229,7 +228,7 @@ function testChanges(create: () => Catalog): void {
 
   test('a listener that throws or rejects breaks neither the catalog nor the others', () => {
     const catalog = create()
-    let heard = 0
+    let received = 0
     catalog.subscribe(() => {
       throw new Error('mine')
     })
@@ -237,10 +236,10 @@ function testChanges(create: () => Catalog): void {
       throw new Error('late')
     })
     catalog.subscribe(() => {
-      heard += 1
+      received += 1
     })
     assert.equal(catalog.register(sampleTool()).id, 'math:add:1.0.0')
-    assert.equal(heard, 1)
+    assert.equal(received, 1)
   })
 }
 

@@ -1,9 +1,14 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { type Issue, ToolError } from '@gantry/contract'
-import type { Knowledge, NewDocument } from '@gantry/knowledge/internal/knowledge'
-import { acme, get, ids, type KnowledgeCase, type KnowledgeSetup, signal, umbrella } from './knowledge-case.ts'
-import { hardCases } from './knowledge-hard.ts'
+import type { Embedder } from '@gantry/core/internal/catalogs/embeddings'
+import type {
+  Knowledge,
+  KnowledgeLimits,
+  KnowledgeQuery,
+  NewDocument,
+  ReadDocument,
+} from '@gantry/knowledge/internal/knowledge'
 
 export type OpenKnowledge = (t: TestContext) => Promise<(setup: KnowledgeSetup) => Promise<Knowledge>>
 
@@ -34,7 +39,7 @@ export function testKnowledge(name: string, open: OpenKnowledge): void {
   const cases: KnowledgeCase[] = []
   const inCase = (...one: KnowledgeCase): void => void cases.push(one)
 
-  inCase('a text is found by its words, the best first, with its source and place', async (knowledge) => {
+  inCase('a search finds texts by their words, best first, with source and position', async (knowledge) => {
     const { documents } = await knowledge.add(notes, acme, signal)
     assert.deepEqual(
       documents.map(({ id, state, chunks }) => [id, state, chunks]),
@@ -70,13 +75,13 @@ export function testKnowledge(name: string, open: OpenKnowledge): void {
     assert.deepEqual(await ids(knowledge, 'unheard'), [])
   })
 
-  inCase('a word in another form finds, and so does one of a title', async (knowledge) => {
+  inCase('a search matches inflected words and words of a title', async (knowledge) => {
     await knowledge.add(notes, acme, signal)
     assert.deepEqual(await ids(knowledge, 'invoices'), ['invoice'])
     assert.deepEqual(await ids(knowledge, 'passwords'), ['reset'])
   })
 
-  inCase('filters, phrases and words to leave out narrow a search', async (knowledge) => {
+  inCase('filters, phrases and excluded words narrow a search', async (knowledge) => {
     await knowledge.add(notes, acme, signal)
     const query = 'settings invoice password soup'
     assert.equal((await ids(knowledge, query)).length, 3)
@@ -89,7 +94,7 @@ export function testKnowledge(name: string, open: OpenKnowledge): void {
     assert.deepEqual(await ids(knowledge, 'settings -canteen'), ['reset'])
   })
 
-  inCase('texts in many languages are found, also those that write no spaces', async (knowledge) => {
+  inCase('texts in many languages are found, also in scripts without spaces', async (knowledge) => {
     await knowledge.add(
       [
         { id: 'de', text: 'Die Rechnung für die Überweisung liegt im Büro.' },
@@ -106,7 +111,7 @@ export function testKnowledge(name: string, open: OpenKnowledge): void {
   })
 
   inCase(
-    'a long text is cut between its paragraphs, each piece is found, and together they are the text',
+    'a long text is split at paragraphs, each chunk is found, and the chunks join to the text',
     async (knowledge) => {
       const paragraph = (n: number): string =>
         `Paragraph number${n} speaks of topic${n}. ${'It goes on and on. '.repeat(20)}`
@@ -125,22 +130,25 @@ export function testKnowledge(name: string, open: OpenKnowledge): void {
     },
   )
 
-  inCase('adding the same changes nothing, and adding other text under an id replaces it', async (knowledge) => {
-    const [note = { text: '' }] = notes
-    await knowledge.add([note], acme, signal)
-    const again = await knowledge.add([{ ...note, tags: [...(note.tags ?? [])] }], acme, signal)
-    assert.equal(again.documents[0]?.state, 'unchanged')
-    const other = await knowledge.add([{ ...note, text: 'Something about gardens.' }], acme, signal)
-    assert.equal(other.documents[0]?.state, 'replaced')
-    assert.deepEqual(await ids(knowledge, 'security'), [])
-    assert.deepEqual(await ids(knowledge, 'gardens'), ['reset'])
-    const [named] = (await knowledge.add([{ text: 'No id was given.' }], acme, signal)).documents
-    const [same] = (await knowledge.add([{ text: 'No id was given.' }], acme, signal)).documents
-    assert.match(named?.id ?? '', /^doc_[0-9a-f]{32}$/)
-    assert.deepEqual([same?.id, same?.state], [named?.id, 'unchanged'])
-  })
+  inCase(
+    'adding the same document changes nothing, and adding other text under its id replaces it',
+    async (knowledge) => {
+      const [note = { text: '' }] = notes
+      await knowledge.add([note], acme, signal)
+      const again = await knowledge.add([{ ...note, tags: [...(note.tags ?? [])] }], acme, signal)
+      assert.equal(again.documents[0]?.state, 'unchanged')
+      const other = await knowledge.add([{ ...note, text: 'Something about gardens.' }], acme, signal)
+      assert.equal(other.documents[0]?.state, 'replaced')
+      assert.deepEqual(await ids(knowledge, 'security'), [])
+      assert.deepEqual(await ids(knowledge, 'gardens'), ['reset'])
+      const [named] = (await knowledge.add([{ text: 'No id was given.' }], acme, signal)).documents
+      const [same] = (await knowledge.add([{ text: 'No id was given.' }], acme, signal)).documents
+      assert.match(named?.id ?? '', /^doc_[0-9a-f]{32}$/)
+      assert.deepEqual([same?.id, same?.state], [named?.id, 'unchanged'])
+    },
+  )
 
-  inCase('of two documents of one id in one add both are refused, and nothing is kept', async (knowledge) => {
+  inCase('an add with a duplicate id is refused, and stores nothing', async (knowledge) => {
     const refused = async (documents: readonly NewDocument[], path: string): Promise<void> => {
       await assert.rejects(knowledge.add(documents, acme, signal), (error) => {
         assert.ok(ToolError.is(error) && error.code === 'INPUT_INVALID')
@@ -158,7 +166,7 @@ export function testKnowledge(name: string, open: OpenKnowledge): void {
     assert.equal((await knowledge.add(apart, acme, signal)).documents.length, 3)
   })
 
-  inCase('what is kept of a document comes back, and what is removed is gone', async (knowledge) => {
+  inCase('a stored document is returned unchanged, and a removed one is NOT_FOUND', async (knowledge) => {
     const metadata = { page: 3, deep: { nul: 'a\0b', list: [1, null] } }
     await knowledge.add([{ id: 'm', text: 'x', metadata, tags: ['b', 'a', 'a'] }, ...notes], acme, signal)
     const { addedAt, ...found } = await get(knowledge, 'm')
@@ -171,7 +179,7 @@ export function testKnowledge(name: string, open: OpenKnowledge): void {
     assert.deepEqual(await ids(knowledge, 'settings invoice soup'), ['reset'])
   })
 
-  inCase('a tenant finds, reads and removes nothing of another, and counts nothing of it', async (knowledge) => {
+  inCase('a tenant cannot find, read, remove or replace documents of another', async (knowledge) => {
     await knowledge.add(notes, acme, signal)
     assert.deepEqual(await ids(knowledge, 'password settings', {}, umbrella), [])
     await assert.rejects(get(knowledge, 'reset', umbrella), { code: 'NOT_FOUND' })
@@ -183,7 +191,7 @@ export function testKnowledge(name: string, open: OpenKnowledge): void {
     assert.deepEqual(await ids(knowledge, 'password', {}, umbrella), ['reset'])
   })
 
-  inCase('pages follow on each other without a gap, in the same order each time', async (knowledge) => {
+  inCase('pages of a search follow each other without gaps, in a stable order', async (knowledge) => {
     const many = Array.from({ length: 23 }, (_, n) => ({
       id: `n${String(n).padStart(2, '0')}`,
       text: 'An equal text about apples.',
@@ -212,3 +220,164 @@ export function testKnowledge(name: string, open: OpenKnowledge): void {
     for (const [title, body, setup = {}] of cases) await t.test(title, async () => body(await make(setup)))
   })
 }
+
+/** How knowledge is to be made: empty, with these limits for each tenant. */
+export interface KnowledgeSetup {
+  readonly limits?: Partial<KnowledgeLimits>
+  readonly embedder?: Embedder
+}
+
+export type KnowledgeCase = readonly [
+  title: string,
+  body: (knowledge: Knowledge) => Promise<void>,
+  setup?: KnowledgeSetup,
+]
+
+export const signal: AbortSignal = new AbortController().signal
+export const acme = 'acme'
+export const umbrella = 'umbrella'
+
+/** The results of a search, in their order. */
+export async function ids(
+  knowledge: Knowledge,
+  query: string,
+  more: Partial<KnowledgeQuery> = {},
+  tenant = acme,
+): Promise<string[]> {
+  return (await knowledge.search({ query, ...more }, tenant, signal)).items.map(({ id }) => id)
+}
+
+/** A whole document. */
+export function get(knowledge: Knowledge, id: string, tenant = acme): Promise<ReadDocument> {
+  return knowledge.get(id, { from: 0, limit: 1_000 }, tenant, signal)
+}
+
+/** An embedder that knows two meanings, and fails at chosen texts. */
+const animals: Embedder = {
+  id: 'animals-1',
+  async embed(texts) {
+    if (texts.some((text) => text.includes('fails'))) throw new Error('it fails')
+    return texts.map((text) => {
+      if (/kitten|feline/.test(text)) return Float32Array.of(0, 2, 0)
+      return /engine|oil/.test(text) ? Float32Array.of(3, 0, 0) : Float32Array.of(0, 0, 1)
+    })
+  },
+}
+
+/** Texts and queries that mean harm, limits, and an embedder that fails. */
+export const hardCases: readonly KnowledgeCase[] = [
+  [
+    'hostile texts are stored unchanged, or without unstorable characters, and break no search',
+    async (knowledge) => {
+      const texts: { readonly [id: string]: string } = {
+        nul: 'before\0after nulword',
+        half: 'lone \ud800 surrogate halfword',
+        word: `${'x'.repeat(200_000)} hugeword`,
+        quotes: `' \\ " :* & | ! <-> ( ) quoteword'; drop table knowledge; --`,
+        pairs: '😀'.repeat(3_000),
+        lines: '\r\n\r\n\u2028\u0001lineword',
+      }
+      await knowledge.add(
+        Object.entries(texts).map(([id, text]) => ({ id, text, title: `t\0${id}`, tags: [`'; -- \u2603${id}`] })),
+        acme,
+        signal,
+      )
+      for (const word of ['nulword', 'halfword', 'hugeword', 'quoteword', 'lineword'])
+        assert.equal((await ids(knowledge, word)).length, 1, word)
+      assert.equal((await get(knowledge, 'nul')).text, 'before\ufffdafter nulword')
+      assert.equal((await get(knowledge, 'half')).text, 'lone \ufffd surrogate halfword')
+      assert.equal((await get(knowledge, 'word')).text, texts.word)
+      assert.equal((await get(knowledge, 'pairs')).text, texts.pairs)
+      assert.deepEqual(await ids(knowledge, 'nulword', { tags: ["'; -- \u2603nul"] }), ['nul'])
+      const queries = [
+        "quoteword'",
+        'quoteword & !',
+        "':* | (",
+        '"quoteword',
+        'quoteword <-> <',
+        '\0quoteword',
+        '\ud800 quoteword',
+        `${'y'.repeat(900)} quoteword`,
+        'quoteword -',
+        '- - -"" ""',
+        '!!!',
+        'quoteword\\',
+      ]
+      for (const query of queries) {
+        const found = await ids(knowledge, query)
+        assert.deepEqual(found, query.includes('quoteword') ? ['quotes'] : [], JSON.stringify(query))
+      }
+      await assert.rejects(knowledge.add([{ text: ' \n' }], acme, signal), { code: 'INPUT_INVALID' })
+      const metadata = { long: 'x'.repeat(20_000) }
+      await assert.rejects(knowledge.add([{ text: 'x', metadata }], acme, signal), { code: 'INPUT_INVALID' })
+    },
+  ],
+
+  [
+    'a tenant has a limit of documents and bytes, and an add over the limit stores nothing',
+    async (knowledge) => {
+      await knowledge.add(
+        [
+          { id: 'a', text: 'one apple' },
+          { id: 'b', text: 'two apples' },
+        ],
+        acme,
+        signal,
+      )
+      const more = [
+        { id: 'c', text: 'three' },
+        { id: 'd', text: 'four' },
+      ]
+      const limit = { code: 'LIMIT_EXCEEDED', effect: 'none' }
+      await assert.rejects(knowledge.add(more, acme, signal), { ...limit, message: /3 documents/ })
+      await assert.rejects(get(knowledge, 'c'), { code: 'NOT_FOUND' })
+      await assert.rejects(knowledge.add([{ id: 'c', text: 'x'.repeat(100) }], acme, signal), {
+        ...limit,
+        message: /100 bytes/,
+      })
+      await knowledge.add([{ id: 'a', text: 'y'.repeat(80) }], acme, signal)
+      await assert.rejects(knowledge.add([{ id: 'c', text: 'z'.repeat(20) }], acme, signal), limit)
+      await knowledge.add([{ id: 'c', text: 'x'.repeat(100) }], umbrella, signal)
+      await knowledge.remove({ id: 'a' }, acme, signal)
+      await knowledge.add(more, acme, signal)
+    },
+    { limits: { documents: 3, bytes: 100 } },
+  ],
+
+  [
+    'concurrent adds do not exceed the limit together',
+    async (knowledge) => {
+      const adding = Array.from({ length: 8 }, (_, index) =>
+        knowledge.add([{ id: `at-once-${index}`, text: 'x'.repeat(20) }], acme, signal),
+      )
+      const added = await Promise.allSettled(adding)
+      const refused = added.filter(({ status }) => status === 'rejected')
+      assert.equal(refused.length, 3)
+      for (const { reason } of refused as PromiseRejectedResult[]) assert.equal(reason.code, 'LIMIT_EXCEEDED')
+      await assert.rejects(knowledge.add([{ text: 'x' }], acme, signal), { code: 'LIMIT_EXCEEDED' })
+    },
+    { limits: { documents: 100, bytes: 100 } },
+  ],
+
+  [
+    'with an embedder a text is also found by meaning, and without one by words only',
+    async (knowledge) => {
+      await knowledge.add(
+        [
+          { id: 'cat', text: 'A kitten sleeps.' },
+          { id: 'car', text: 'The engine needs oil.' },
+        ],
+        acme,
+        signal,
+      )
+      assert.deepEqual(await ids(knowledge, 'feline'), ['cat'])
+      assert.deepEqual(await ids(knowledge, 'oil'), ['car'])
+      const page = await knowledge.search({ query: 'oil fails' }, acme, signal)
+      assert.deepEqual([page.items.map(({ id }) => id), page.warning?.code], [['car'], 'BACKEND_UNAVAILABLE'])
+      const added = await knowledge.add([{ id: 'sad', text: 'This fails to embed.' }], acme, signal)
+      assert.equal(added.warning?.code, 'BACKEND_UNAVAILABLE')
+      assert.deepEqual(await ids(knowledge, 'embed'), ['sad'])
+    },
+    { embedder: animals },
+  ],
+]

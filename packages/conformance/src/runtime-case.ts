@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { appendFileSync } from 'node:fs'
 import type { SandboxLimits } from '@gantry/contract'
 import type { Outcome, Runtime, SandboxJob, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
 
@@ -9,6 +10,7 @@ export type RuntimeAbility =
   | 'javascript'
   | 'typescript'
   | 'bash'
+  | 'c'
   | 'disk'
   | 'python over tools'
   | 'javascript over tools'
@@ -29,7 +31,24 @@ export function textOf(bytes: Uint8Array): string {
   return new TextDecoder().decode(bytes)
 }
 
-/** That a program ended by itself with this exit code; what it wrote to stderr helps where it did not. */
+/** Asserts that a program ended by itself with this exit code; the failure message contains its stderr. */
 export function assertExit({ exit, stderr, hit }: Outcome, code: number): void {
   assert.deepEqual({ exit, hit }, { exit: { code }, hit: undefined }, textOf(stderr.bytes).slice(0, 2_000))
+}
+
+/** One case of a runtime's suites, as the page of runtimes shows it. */
+export interface MatrixCase {
+  readonly runtime: string
+  readonly suite: 'conformance' | 'attack'
+  readonly title: string
+  /** Of attacks. */
+  readonly number?: number
+  readonly end: 'passed' | 'blocked' | 'explained' | 'skipped' | 'failed'
+  readonly reason?: string
+}
+
+/** Notes how a case ended, for docs/runtimes.md; nothing happens unless a run asks for the notes. */
+export function noteCase(found: MatrixCase): void {
+  const file = process.env.GANTRY_MATRIX
+  if (file !== undefined && file !== '') appendFileSync(file, `${JSON.stringify(found)}\n`)
 }

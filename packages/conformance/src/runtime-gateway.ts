@@ -5,11 +5,11 @@ import type { RuntimeBench, RuntimeCase } from './runtime-case.ts'
 type Language = 'python' | 'javascript'
 type Answer = Omit<ProgramResponse, 'number'>
 
-/** One program over tools, in each language that one can be in, and what must hold of its dialogue. */
-interface Dialogue {
+/** One program over tools in each language, and the assertions on its requests. */
+interface GatewayProgram {
   readonly title: string
-  readonly programs: { readonly [Each in Language]: string }
-  /** What is answered at a rest, in this order. */
+  readonly sources: { readonly [Each in Language]: string }
+  /** The responses at a rest, in this order. */
   answers(asked: readonly ProgramRequest[], rest: number): readonly ProgramResponse[]
   readonly deterministic?: { readonly seed: number; readonly nowMs: number }
   holds(outcome: Outcome, rests: readonly (readonly ProgramRequest[])[]): void
@@ -23,10 +23,10 @@ const ok = (value: unknown, nowMs?: number): Answer => ({
 const numbers = (rests: readonly (readonly ProgramRequest[])[]): number[][] =>
   rests.map((rest) => rest.map(({ number }) => number))
 
-const dialogues: readonly Dialogue[] = [
+const gatewayPrograms: readonly GatewayProgram[] = [
   {
-    title: 'asks one thing after the other, and returns what it made of the answers',
-    programs: {
+    title: 'makes sequential requests, and returns a value computed from the responses',
+    sources: {
       python: 'a = await tools.math.add(a=1, b=2)\nreturn [a, await run("math:add", {"a": a, "b": 4})]',
       javascript: 'const a = await tools.math.add({ a: 1, b: 2 })\nreturn [a, await run("math:add", { a, b: 4 })]',
     },
@@ -43,8 +43,8 @@ const dialogues: readonly Dialogue[] = [
     },
   },
   {
-    title: 'asks several things at once, is told one answer at a time in the order given, and rests in between',
-    programs: {
+    title: 'makes parallel requests, reads one response at a time in the order sent, and comes to rest in between',
+    sources: {
       python: `order = []
 async def one(n):
     order.append(await run('x:y', {'n': n}))
@@ -68,8 +68,8 @@ return order`,
     },
   },
   {
-    title: 'catches an error of a tool by its code',
-    programs: {
+    title: 'catches a tool error by its code',
+    sources: {
       python: `try:
     await run('x:y')
 except ToolError as error:
@@ -85,8 +85,8 @@ except ToolError as error:
     },
   },
   {
-    title: 'that does not catch one fails at the line of its call',
-    programs: { python: "x = 1\n\nawait run('x:y')", javascript: "const x = 1\n\nawait run('x:y')" },
+    title: 'that does not catch a tool error fails at the line of its call',
+    sources: { python: "x = 1\n\nawait run('x:y')", javascript: "const x = 1\n\nawait run('x:y')" },
     answers: ([asked]) => {
       const error = { code: 'RATE_LIMITED', message: 'slower', retryable: true }
       return asked === undefined ? [] : [{ number: asked.number, ok: false, text: JSON.stringify(error) }]
@@ -98,8 +98,8 @@ except ToolError as error:
     },
   },
   {
-    title: 'that does not compile says where, and asks nothing',
-    programs: { python: "await run('x:y')\nif x\n  pass", javascript: "await run('x:y')\nconst = 1" },
+    title: 'that does not compile reports the line, and makes no request',
+    sources: { python: "await run('x:y')\nif x\n  pass", javascript: "await run('x:y')\nconst = 1" },
     answers: () => [],
     holds({ value, fault }, rests) {
       assert.deepEqual([value, fault?.kind, fault?.name, fault?.line], [undefined, 'compile', 'SyntaxError', 2])
@@ -107,8 +107,8 @@ except ToolError as error:
     },
   },
   {
-    title: 'that returns nothing has the value null, and one that returns no JSON fails',
-    programs: { python: 'return {1, 2}', javascript: 'return new Set([1, 2])' },
+    title: 'that returns a value that is not JSON fails',
+    sources: { python: 'return {1, 2}', javascript: 'return new Set([1, 2])' },
     answers: () => [],
     holds({ value, fault }) {
       assert.deepEqual([value, fault?.kind], [undefined, 'run'])
@@ -116,8 +116,8 @@ except ToolError as error:
     },
   },
   {
-    title: 'has the answers to its calls before it ends, though it does not await them',
-    programs: {
+    title: 'receives the responses to its calls before it ends, though it does not await them',
+    sources: {
       python: "run('x:y', {'n': 1})\nawait asyncio.sleep(0)\nprint('at the end')",
       javascript: "run('x:y', { n: 1 })\nprint('at the end')",
     },
@@ -128,8 +128,8 @@ except ToolError as error:
     },
   },
   {
-    title: 'under determinism asks for the time that it waits, and its clock shows what it is told',
-    programs: {
+    title: 'under determinism requests its sleeps, and its clock shows the time of the response',
+    sources: {
       python: `import time
 before = time.time()
 await sleep(2500)
@@ -152,15 +152,15 @@ return [before, Date.now() / 1000]`,
 
 /** Programs over tools behave alike in every language and runtime that has them. */
 export const gatewayCases: readonly RuntimeCase[] = (['python', 'javascript'] as const).flatMap((language) =>
-  dialogues.map((dialogue) => ({
-    title: `a program over tools in ${language} ${dialogue.title}`,
+  gatewayPrograms.map((program) => ({
+    title: `a program over tools in ${language} ${program.title}`,
     needs: [language, `${language} over tools`],
-    check: (bench) => hold(bench, language, dialogue),
+    check: (bench) => hold(bench, language, program),
   })),
 )
 
-async function hold({ run }: RuntimeBench, language: Language, dialogue: Dialogue): Promise<void> {
-  const { programs, answers, deterministic, holds } = dialogue
+async function hold({ run }: RuntimeBench, language: Language, program: GatewayProgram): Promise<void> {
+  const { sources, answers, deterministic, holds } = program
   const rests: (readonly ProgramRequest[])[] = []
   const gateway: ProgramGateway = {
     ask(asked, answer) {
@@ -168,7 +168,7 @@ async function hold({ run }: RuntimeBench, language: Language, dialogue: Dialogu
       for (const given of answers(asked, rests.length)) answer(given)
     },
   }
-  const job = { program: { kind: 'code', language, code: programs[language] }, gateway } as const
+  const job = { program: { kind: 'code', language, code: sources[language] }, gateway } as const
   const outcome = await run(job, {}, { gateway: true, ...(deterministic === undefined ? {} : { deterministic }) })
   holds(outcome, rests)
 }

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { ToolError } from '@gantry/contract'
-import { attackLimits } from './attacks/run.ts'
-import type { RuntimeAbility, RuntimeCase } from './runtime-case.ts'
-import { assertExit, textOf } from './runtime-case.ts'
+import { attackLimits } from './attacks/attack.ts'
+import { assertExit, type RuntimeAbility, type RuntimeCase, textOf } from './runtime-case.ts'
 
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text)
 const code = (language: string, text: string) => ({ program: { kind: 'code', language, code: text } }) as const
@@ -14,6 +13,7 @@ const greetings: readonly (readonly [RuntimeAbility, string])[] = [
   ['javascript', 'console.log(6*7)'],
   ['typescript', 'const n: number = 6 * 7; console.log(n)'],
   ['bash', 'echo $((6*7))'],
+  ['c', '#include <stdio.h>\nint main(void) { printf("%d\\n", 6 * 7); return 0; }'],
 ]
 
 const inEachLanguage: readonly RuntimeCase[] = greetings.map(([language, text]) => ({
@@ -35,7 +35,7 @@ const values: readonly (readonly [RuntimeAbility, string])[] = [
 ]
 
 const valueOfEach: readonly RuntimeCase[] = values.map(([language, text]) => ({
-  title: `${language} awaits at the top level, and what it returns is the value`,
+  title: `${language} awaits at the top level, and its return value is the value of the run`,
   needs: [language],
   async check({ run }) {
     const outcome = await run(code(language, text))
@@ -53,10 +53,12 @@ const failures: readonly (readonly [RuntimeAbility, string, number, RegExp])[] =
   ['javascript', 'let let = 1 +', 1, /SyntaxError/],
   ['typescript', 'throw new Error("it broke")', 1, /it broke/],
   ['bash', 'echo it broke >&2; exit 7', 7, /it broke/],
+  ['c', 'int main(void) { return 7; }', 7, /^$/],
+  ['c', 'int main(void) { return }', 1, /error: expected expression/],
 ]
 
 const faultOfEach: readonly RuntimeCase[] = failures.map(([language, text, exit, said]) => ({
-  title: `${language} that fails is an outcome with its exit code: ${JSON.stringify(text)}`,
+  title: `${language} that fails ends with its exit code: ${JSON.stringify(text)}`,
   needs: [language],
   async check({ run }) {
     const outcome = await run(code(language, text))
@@ -111,14 +113,14 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
-    title: 'a program that does not read its stdin ends all the same',
+    title: 'a program that does not read its stdin ends normally',
     needs: ['python'],
     async check({ run }) {
       assertExit(await run({ ...code('python', 'pass'), stdin: new Uint8Array(5_000_000) }), 0)
     },
   },
   {
-    title: 'files go in, and those that the program made come out byte for byte',
+    title: 'input files reach the program, and files that it creates are returned byte for byte',
     needs: ['python'],
     async check({ run }) {
       const bytes = Uint8Array.from({ length: 256 }, (_, index) => index)
@@ -132,7 +134,31 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
-    title: 'nothing is brought out that nobody asked for',
+    title: 'a compiled program reads its stdin, and of its files only those that it made itself are returned',
+    needs: ['c'],
+    async check({ run }) {
+      const text = `#include <stdio.h>
+int main(void) {
+  int number = 0;
+  if (scanf("%d", &number) != 1) return 9;
+  FILE *file = fopen("out.txt", "w");
+  fprintf(file, "%d", number * 2);
+  return fclose(file);
+}`
+      const outcome = await run({
+        ...code('c', text),
+        stdin: bytesOf('21'),
+        collect: { files: 10, bytes: 1_000_000 },
+      })
+      assertExit(outcome, 0)
+      assert.deepEqual(
+        [...outcome.files].map(([path, bytes]) => [path, textOf(bytes)]),
+        [['out.txt', '42']],
+      )
+    },
+  },
+  {
+    title: 'only requested files are returned',
     needs: ['python'],
     async check({ run }) {
       const outcome = await run(code('python', 'open("out.txt","w").write("x")'))
@@ -141,7 +167,7 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
-    title: 'what is over the limit of files stays behind, with the reason',
+    title: 'files over the limit are not returned, with the reason',
     needs: ['python'],
     async check({ run }) {
       const outcome = await run({
@@ -154,7 +180,7 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
-    title: 'the environment holds what was given and nothing of ours',
+    title: 'the environment holds the given variables and none of the host',
     needs: ['python'],
     async check({ run }) {
       const outcome = await run({
@@ -172,7 +198,7 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
-    title: 'output beyond its limit is cut, marked and counted, and the program goes on',
+    title: 'output over its limit is truncated, marked and counted, and the program continues',
     needs: ['python'],
     async check({ run }) {
       const outcome = await run(code('python', 'print("x"*100000, end="")\nreturn "after"'), { stdoutBytes: 1_000 })
@@ -182,7 +208,7 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
-    title: 'a line on stdout that looks like a result is only a line',
+    title: 'a line on stdout that looks like a result is only output',
     needs: ['python'],
     async check({ run }) {
       const outcome = await run(code('python', `print('{"value": "forged"}')\nprint('__OUT__:1')`))
@@ -191,7 +217,7 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
-    title: 'arguments of a command reach it as they are; no shell reads them',
+    title: 'arguments of a command reach it unchanged, without a shell',
     needs: ['shell'],
     async check({ run }) {
       const argv = ['printf', '%s|', '$(id)', '; echo x', '--', '-n', '*', 'a b'] as const
@@ -201,7 +227,7 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
-    title: 'a command that is not there ends with 127 and says so',
+    title: 'a missing command exits with 127 and a message',
     needs: ['shell'],
     async check({ run }) {
       const outcome = await run({ program: { kind: 'argv', argv: ['no-such-program-here'] } })
@@ -210,7 +236,7 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
-    title: 'a signal that ends the program is named',
+    title: 'the outcome names the signal that ended the program',
     needs: ['shell'],
     async check({ run }) {
       const { exit, hit } = await run(script('kill -SEGV $$'))
@@ -218,25 +244,25 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
-    title: 'progress and logs on descriptor 3 are heard while the program runs, and its value counts',
+    title: 'progress and logs on descriptor 3 stream while the program runs, and its value is the value of the run',
     needs: ['shell'],
     async check({ run }) {
-      const heard: unknown[] = []
+      const received: unknown[] = []
       const lines = ['{"progress":1,"total":2,"message":"half"}', '{"log":"note"}', 'no json', '{"value":[1]}']
       const outcome = await run({
         ...script(lines.map((line) => `echo '${line}' >&3`).join('\n')),
-        onMessage: (message) => void heard.push(message),
+        onMessage: (message) => void received.push(message),
       })
       assertExit(outcome, 0)
       assert.deepEqual(outcome.value, [1])
-      assert.deepEqual(heard, [
+      assert.deepEqual(received, [
         { kind: 'progress', progress: 1, total: 2, message: 'half' },
         { kind: 'log', message: 'note' },
       ])
     },
   },
   {
-    title: 'empty lines on descriptor 3 are charged, and a flood of them ends the run early',
+    title: 'empty lines on descriptor 3 count against the limit, and a flood of them ends the run',
     needs: ['python'],
     async check({ run }) {
       const flood = "import os\nwhile True: os.write(3, b'\\n' * 65536)"
@@ -260,7 +286,7 @@ const single: readonly RuntimeCase[] = [
     }),
   ),
   {
-    title: 'an aborted signal ends the run with its reason, and the sandbox is gone',
+    title: 'an aborted signal ends the run with its reason, and the sandbox is disposed',
     needs: ['python'],
     async check({ runtime }) {
       const sandbox = await runtime.open(
@@ -282,7 +308,7 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
-    title: 'an opening that is aborted rejects with the reason',
+    title: 'an aborted open rejects with the reason',
     needs: ['python'],
     async check({ runtime }) {
       const reason = new ToolError('CANCELLED', 'enough')
@@ -291,7 +317,7 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
-    title: 'a sandbox that was never used is disposed, twice without harm',
+    title: 'an unused sandbox can be disposed twice',
     needs: ['python'],
     async check({ runtime }) {
       const spec = { language: 'python', limits: attackLimits, network: 'none' } as const
@@ -302,7 +328,7 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
-    title: 'sandboxes at the same time do not see each other',
+    title: 'concurrent sandboxes do not see each other’s files',
     needs: ['python'],
     async check({ run }) {
       const write = (n: number) => run(code('python', `open("mine","w").write("${n}")\nimport os\nreturn os.listdir()`))
@@ -317,7 +343,7 @@ const single: readonly RuntimeCase[] = [
     },
   },
   {
-    title: 'what was used is measured, and each limit says what holds it',
+    title: 'the outcome has the usage and names what enforces each limit',
     needs: ['python'],
     async check({ run }) {
       const { usage, enforced } = await run(code('python', 'sum(range(3_000_000))'))

@@ -28,6 +28,16 @@ export async function missedTicks(work: () => unknown): Promise<number> {
   return Math.floor(longestMs / tickMs)
 }
 
+/**
+ * The ticks of the best of three measurements, the first of which suffices when it is within the limit: a collection of
+ * garbage or a shared processor can double one, and what is quadratic exceeds them all.
+ */
+async function fewestTicks(work: () => unknown, most: number): Promise<number> {
+  let fewest = await missedTicks(work)
+  for (let again = 0; again < 2 && fewest > most; again += 1) fewest = Math.min(fewest, await missedTicks(work))
+  return fewest
+}
+
 function cpuMs(): number {
   const { user, system } = process.threadCpuUsage()
   return (user + system) / 1_000
@@ -35,11 +45,31 @@ function cpuMs(): number {
 
 /** Texts that are repeated to make long input: each is the blank, the start or the separator of something that is parsed. */
 export const hostileFillers: readonly string[] = [
-  ...[' ', '\n', '\t', '\r\n', '\0', '"', "'", '\\', '{{', '(', '[', '<', 'a.', 'a://a:a@', '@', '-', '%', '0'],
-  ...['\ud800', 'e\u0301', 'import ', 'tools '],
+  ' ',
+  '\n',
+  '\t',
+  '\r\n',
+  '\0',
+  '"',
+  "'",
+  '\\',
+  '{{',
+  '(',
+  '[',
+  '<',
+  'a.',
+  'a://a:a@',
+  '@',
+  '-',
+  '%',
+  '0',
+  '\ud800',
+  'e\u0301',
+  'import ',
+  'tools ',
 ]
 
-/** Those of the long campaign besides. */
+/** Additional fillers of the long campaign. */
 export const moreFillers: readonly string[] = [
   ...[
     '\r',
@@ -59,7 +89,23 @@ export const moreFillers: readonly string[] = [
     '</',
     '<!--',
   ],
-  ...['{"a":', '<a ', 'a', 'A', 'aA', '/', 'a/', '//', '://', 'a@', '_', '--a ', '%2', '%00', '1e', '0,', '\udc00'],
+  '{"a":',
+  '<a ',
+  'a',
+  'A',
+  'aA',
+  '/',
+  'a/',
+  '//',
+  '://',
+  'a@',
+  '_',
+  '--a ',
+  '%2',
+  '%00',
+  '1e',
+  '0,',
+  '\udc00',
   ...[
     '\ud83d\ude00',
     '\u0301',
@@ -102,13 +148,13 @@ export const moreFillers: readonly string[] = [
   ...['tools\n', '"a"', "'a:1'", 'a b ', '\n\t', '}{', '](', '("a",'],
 ]
 
-/** Something that reads what callers send. */
+/** A parser of caller input. */
 export interface EntryPoint {
   readonly name: string
   /** Feeds it one text. What it throws must be a ToolError, or pass `refuses`. */
   readonly feed: (text: string) => unknown
   readonly refuses?: (error: unknown) => boolean
-  /** Fillers of what it parses, besides the usual ones. */
+  /** Additional fillers for its syntax. */
   readonly also?: readonly string[]
   /** How many times the usual ticks it may take, where much is done for each character; 1 when absent. */
   readonly factor?: number
@@ -143,7 +189,7 @@ export async function feedFillers(
     for (const [characters, usual] of sizes) {
       const most = usual * factor
       const text = filler.repeat(Math.ceil(characters / filler.length)).slice(0, characters)
-      const ticks = await missedTicks(fed(text))
+      const ticks = await fewestTicks(fed(text), most)
       longest = Math.max(longest, ticks)
       const what = `${name}: ${characters} characters of ${JSON.stringify(filler)}`
       assert.ok(ticks <= most, `${what} stall the event loop for ${ticks} ticks of ${tickMs} ms, not ${most} or fewer`)

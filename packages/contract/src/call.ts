@@ -24,13 +24,13 @@ export interface Call {
   readonly trace?: TraceContext
 }
 
-/** Who makes a call, as established by the host, never by the message. */
+/** The caller, as established by the host, never by the message. */
 export interface Identity {
   readonly principal: string
   readonly tenant: string
   /** Exact names, `prefix:*`, or `*` for all. */
   readonly permissions: readonly string[]
   readonly roles?: readonly string[]
-  /** Of the tools only those that fit one of these (`ns:*`, `ns:name`) are there for it; all of them when absent. */
+  /** Only tools that match one of these patterns (`ns:*`, `ns:name`) are visible to the identity; all when absent. */
   readonly tools?: readonly string[]
 }

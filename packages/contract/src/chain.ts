@@ -27,11 +27,11 @@ export interface ChainCall {
   readonly when?: Condition
   /** Runs once per element of a list, given or referred to; the output is the list of outputs. */
   readonly forEach?: string | readonly Json[]
-  /** Elements at a time; 1 unless told. */
+  /** Elements at a time; 1 when absent. */
   readonly concurrency?: number
   readonly timeoutMs?: number
   readonly retry?: RetryRule
-  /** `stop` (default) ends the chain, `continue` goes on with output null, `{ output }` goes on with that. */
+  /** `stop` (default) ends the chain, `continue` continues with output null, `{ output }` continues with that output. */
   readonly onError?: 'stop' | 'continue' | { readonly output: Json }
 }
 
@@ -40,7 +40,7 @@ export interface ChainParallel {
   readonly id?: string
   readonly parallel: readonly ChainCall[]
   readonly when?: Condition
-  /** Members at a time; all of them unless told. */
+  /** Members at a time; all of them when absent. */
   readonly concurrency?: number
 }
 
@@ -50,7 +50,7 @@ export type ChainStep = ChainCall | ChainParallel
 export interface StepResult {
   readonly id: string
   readonly tool?: string
-  /** `failed` steps that the chain survived keep their error beside the output it went on with. */
+  /** A `failed` step that did not end the chain has its error and its substitute output. */
   readonly state: 'ok' | 'failed' | 'skipped' | 'pending'
   readonly output: Json
   readonly error?: ErrorInfo
@@ -63,7 +63,7 @@ export interface StepResult {
   readonly durationMs: number
 }
 
-/** A chain's one outcome; `steps` holds what was done whatever the status. */
+/** The outcome of a chain; `steps` has the executed steps, whatever the status. */
 export interface ChainResult {
   readonly chainId: string
   readonly status: ResultStatus

@@ -29,7 +29,7 @@ export interface CodeInfo {
   readonly status: Exclude<ResultStatus, 'ok'>
   readonly http: number
   readonly exit: number
-  /** What happened, then what to do. */
+  /** The meaning of the code, then its remedy. */
   readonly summary: string
   readonly remedy: string
 }
@@ -163,7 +163,7 @@ export const codes = {
     status: 'failed',
     http: 503,
     exit: 5,
-    summary: 'The intent could not be recorded; nothing runs off the record.',
+    summary: 'The audit log did not accept the intent, so that the call did not run.',
     remedy: 'Restore the audit store, then retry.',
   },
   CATALOG_STALE: {
@@ -193,7 +193,7 @@ export const codes = {
     status: 'failed',
     http: 503,
     exit: 5,
-    summary: 'Nothing is registered that can run this tool.',
+    summary: 'No backend is registered that can run this tool.',
     remedy: 'Register or enable the backend named in the message.',
   },
   SECRET_UNAVAILABLE: {
@@ -223,7 +223,7 @@ export const codes = {
     status: 'failed',
     http: 503,
     exit: 5,
-    summary: 'The backend failed too often and rests.',
+    summary: 'The circuit is open after repeated failures of the backend.',
     remedy: 'Retry after the time in `details.retryAfterMs`.',
   },
   RATE_LIMITED: {
@@ -293,8 +293,8 @@ export const codes = {
     status: 'failed',
     http: 503,
     exit: 5,
-    summary: 'No runtime here gives the isolation that was asked for.',
-    remedy: 'Do what the message says; `gantry doctor` tells which runtimes work here.',
+    summary: 'No available runtime provides the required isolation.',
+    remedy: 'Do what the message says; `gantry doctor` shows which runtimes work here.',
   },
   SANDBOX_INIT_FAILED: {
     stage: 'execute',
@@ -373,7 +373,7 @@ export const codes = {
     status: 'failed',
     http: 409,
     exit: 1,
-    summary: 'A program that was taken up again asked for something else than what its journal holds.',
+    summary: 'A resumed program made other requests than its journal holds.',
     remedy: 'Compare `details.expected` with `details.actual`; what was done before stays done.',
   },
   IDEMPOTENCY_CONFLICT: {
@@ -393,7 +393,7 @@ export const codes = {
     status: 'unknown',
     http: 502,
     exit: 7,
-    summary: 'The tool may have run, and nothing can tell.',
+    summary: 'The tool may have run; its outcome is unknown.',
     remedy: 'Check the effect by hand before you send it again.',
   },
   NOT_FOUND: {
@@ -403,7 +403,7 @@ export const codes = {
     status: 'failed',
     http: 404,
     exit: 2,
-    summary: 'There is no call, artifact, dead letter or address of this name, or it belongs to another tenant.',
+    summary: 'No call, artifact, dead letter or path has this id, or it belongs to another tenant.',
     remedy: 'Correct the id; what is older than the retention is gone.',
   },
   DELIVERY_EXHAUSTED: {
@@ -413,8 +413,8 @@ export const codes = {
     status: 'failed',
     http: 502,
     exit: 1,
-    summary: 'The workers that ran this call died each time, so it is not handed out again.',
-    remedy: 'Read the dead letter, mend the tool, then `gantry dlq redrive` it.',
+    summary: 'Every worker that ran this call was lost, so that it is not delivered again.',
+    remedy: 'Read the dead letter, repair the tool, then `gantry dlq redrive` it.',
   },
   STORE_UNAVAILABLE: {
     stage: 'record',
@@ -433,7 +433,7 @@ export const codes = {
     status: 'failed',
     http: 503,
     exit: 5,
-    summary: 'The service is not there, not ready yet, or about to stop.',
+    summary: 'The service is unreachable, not ready, or stopping.',
     remedy: 'Start it with `gantry serve`, or send the call again in a moment.',
   },
   INTERNAL: {

@@ -12,7 +12,7 @@ export interface Issue {
   readonly message: string
 }
 
-/** What is known beside the message. */
+/** Structured details of the error. */
 export interface ErrorDetails {
   readonly issues?: readonly Issue[]
   readonly nearest?: readonly string[]
@@ -43,12 +43,12 @@ export interface ErrorInfo {
 
 export interface ToolErrorOptions extends ErrorOptions {
   readonly details?: ErrorDetails
-  /** Narrower than the table, when the place that throws knows better. */
+  /** Overrides the effect of the code table with a more precise one. */
   readonly effect?: EffectRisk
   readonly retryable?: boolean
   readonly stage?: Stage
   readonly result?: Result
-  /** It stands for what a tool threw. */
+  /** The error was thrown by the tool. */
   readonly exception?: true
 }
 
@@ -65,7 +65,7 @@ export class ToolError extends Error {
   readonly details: ErrorDetails | undefined
   /** The whole Result, on errors thrown by `runOrThrow`. */
   readonly result: Result | undefined
-  /** Whether it stands for what a tool threw, instead of reporting that it failed. */
+  /** Whether the tool threw the error, instead of reporting a failure. */
   readonly exception: true | undefined
 
   constructor(code: ErrorCode, message: string, options: ToolErrorOptions = {}) {

@@ -1,15 +1,5 @@
-export type {
-  GrpcBinding,
-  HttpAuth,
-  HttpBinding,
-  HttpBody,
-  HttpParameter,
-  ParameterStyle,
-  SandboxedBinding,
-} from './bindings.ts'
 export type { Call, Identity, TraceContext } from './call.ts'
 export type { ChainCall, ChainParallel, ChainResult, ChainStep, Condition, StepResult } from './chain.ts'
-export type { ProgramCall, ProgramLanguage, ProgramLimits, ProgramReport } from './code.ts'
 export { type CodeInfo, codes, type EffectRisk, type ErrorCode, type Stage } from './codes.ts'
 export {
   type ErrorCause,
@@ -20,14 +10,18 @@ export {
   type ToolErrorOptions,
 } from './error.ts'
 export type { Json, JsonObject, JsonSchema } from './json.ts'
-export { type OutcomeClass, outcomeClassOf, retriesOf } from './outcome-class.ts'
 export type {
   ArtifactRef,
   Content,
   Effect,
   LogLevel,
+  ProgramCall,
+  ProgramLanguage,
+  ProgramLimits,
+  ProgramReport,
   Report,
   Result,
+  ResultRuntime,
   ResultStatus,
   ResultTool,
   StreamEnd,
@@ -35,6 +29,7 @@ export type {
   Usage,
   Warning,
 } from './result.ts'
+export { type OutcomeClass, outcomeClassOf, retriesOf } from './result.ts'
 export type {
   Isolation,
   SandboxCredential,
@@ -44,20 +39,34 @@ export type {
   SandboxNetwork,
   SandboxOutput,
 } from './sandbox.ts'
-export { isSignedHeader } from './signed-headers.ts'
+export {
+  decodeWebhookKey,
+  isSignedHeader,
+  parseWebhookKey,
+  signWebhook,
+  verifyWebhook,
+  type WebhookHeaders,
+  type WebhookVerdict,
+} from './signatures.ts'
 export type {
   BackendBinding,
   CallLimits,
   Deprecation,
   EffectClass,
+  GrpcBinding,
+  HttpAuth,
+  HttpBinding,
+  HttpBody,
+  HttpParameter,
   OnCircuitOpen,
+  ParameterStyle,
   RetryRule,
+  SandboxedBinding,
   Tool,
   ToolAnnotations,
   ToolExample,
   ToolIcon,
 } from './tool.ts'
-export { contractVersion } from './version.ts'
 export type {
   ApprovalFile,
   ApprovalNote,
@@ -77,3 +86,6 @@ export type {
   UnrecordedView,
   WorkerView,
 } from './views.ts'
+
+/** Version of everything in this package; a change that old readers cannot take raises the first number. */
+export const contractVersion = '1.0'

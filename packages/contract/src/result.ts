@@ -1,4 +1,4 @@
-import type { ProgramReport } from './code.ts'
+import type { ChainResult, StepResult } from './chain.ts'
 import type { ErrorCode } from './codes.ts'
 import type { ErrorInfo, Issue } from './error.ts'
 import type { Json } from './json.ts'
@@ -27,7 +27,7 @@ export interface Warning {
   readonly issues?: readonly Issue[]
 }
 
-/** A file kept outside the result. */
+/** A file stored outside the result. */
 export interface ArtifactRef {
   readonly id: string
   readonly name: string
@@ -37,7 +37,7 @@ export interface ArtifactRef {
   readonly digest: string
 }
 
-/** A typed write-back to the caller's world. */
+/** An effect on the caller's world. */
 export type Effect =
   | { readonly kind: 'file'; readonly artifact: ArtifactRef }
   | { readonly kind: 'tool'; readonly tool: string }
@@ -48,7 +48,7 @@ export interface Usage {
   readonly wallMs: number
   readonly cpuMs?: number
   readonly memoryPeakBytes?: number
-  /** Which limits held, and what held them. */
+  /** The enforced limits, and what enforces each. */
   readonly enforced: { readonly [limit: string]: string }
   /** The limit that ended the run. */
   readonly hit?: string
@@ -60,6 +60,16 @@ export interface ResultTool {
   readonly version: string
 }
 
+/** What the program of a call ran in. */
+export interface ResultRuntime {
+  readonly kind: string
+  readonly isolation: string
+  /** The digest of the image, where a container was made from one: `sha256:…`. */
+  readonly image?: string
+  /** The kind that another host selected, where the program ran on one. */
+  readonly inner?: string
+}
+
 /** The one outcome of a call, whatever it was. */
 export interface Result {
   readonly callId: string
@@ -67,7 +77,7 @@ export interface Result {
   readonly tool?: ResultTool
   /** Absent when the call ended before a backend was chosen. */
   readonly backend?: { readonly kind: string; readonly name: string }
-  readonly runtime?: { readonly kind: string; readonly isolation: string }
+  readonly runtime?: ResultRuntime
   readonly status: ResultStatus
   readonly output: Json
   readonly content: readonly Content[]
@@ -91,10 +101,79 @@ export type Report =
   | { readonly kind: 'chunk'; readonly data: Json }
   | { readonly kind: 'log'; readonly level: LogLevel; readonly message: string; readonly data?: Json }
 
-/** How a stream ends: once, with the whole Result. */
+/** The last event of a stream, with the whole Result. */
 export type StreamEnd =
   | { readonly kind: 'done'; readonly result: Result }
   | { readonly kind: 'error'; readonly error: ErrorInfo; readonly result: Result }
 
 /** One event of a call; ids increase within it, so a reader can resume after any. */
 export type StreamEvent = (Report | StreamEnd) & { readonly id: number; readonly callId: string }
+
+/** How a call ended, as metrics and the audit log count it: `failed` is what a tool reported, `exception` what it threw. */
+export type OutcomeClass = ResultStatus | 'exception'
+
+/** Codes of what a program threw itself, and of failures of Gantry. */
+const thrown: readonly ErrorInfo['code'][] = ['CODE_FAILED', 'INTERNAL']
+
+export function outcomeClassOf({ status, error }: Pick<Result, 'status' | 'error'>): OutcomeClass {
+  if (status !== 'failed' || error === undefined) return status
+  return error.exception === true || thrown.includes(error.code) ? 'exception' : 'failed'
+}
+
+/** How many attempts were made beyond the first of each call. */
+export function retriesOf(result: Result | ChainResult): number {
+  return 'steps' in result ? retriesOfSteps(result.steps) : Math.max(0, result.attempts - 1)
+}
+
+function retriesOfSteps(steps: readonly StepResult[]): number {
+  return steps.reduce(
+    (sum, { results, steps: members = [] }) =>
+      sum + results.reduce((all, result) => all + retriesOf(result), 0) + retriesOfSteps(members),
+    0,
+  )
+}
+
+/** Languages that a program over tools may be written in; `workflow` is the short form of `name := run(…)`. */
+export type ProgramLanguage = 'javascript' | 'typescript' | 'python' | 'workflow'
+
+/** Limits of a program over tools; absent limits have defaults, and a host may set lower ones. */
+export interface ProgramLimits {
+  /** Calls of tools, those of the chains that it runs included. */
+  readonly toolCalls?: number
+  /** Steps of the chains that it runs, all together. */
+  readonly chainSteps?: number
+  /** How deep programs may be nested; 1 is a program that runs no other. */
+  readonly depth?: number
+  /** Calls that run at a time; further calls wait. */
+  readonly parallel?: number
+  readonly wallMs?: number
+  readonly cpuMs?: number
+  readonly memoryBytes?: number
+  /** What it may print. */
+  readonly stdoutBytes?: number
+}
+
+/** One inner call of a program, in the order of its requests. */
+export interface ProgramCall {
+  /** From 1 on, as it was numbered inside the sandbox. */
+  readonly number: number
+  readonly callId: string
+  readonly tool: string
+  readonly status: ResultStatus
+  readonly code?: ErrorCode
+  readonly startedAt: string
+  readonly durationMs: number
+  /** It was not made: an earlier attempt at the program had its outcome. */
+  readonly recalled?: true
+}
+
+/** The output streams and inner calls of a program. */
+export interface ProgramReport {
+  readonly language: ProgramLanguage
+  /** What it printed, up to its limit. */
+  readonly printed: string
+  readonly truncated?: true
+  readonly calls: readonly ProgramCall[]
+  /** Calls that are not listed, because there were too many. */
+  readonly omitted?: number
+}

@@ -10,20 +10,20 @@ export interface SandboxLimits {
   /** Processes and threads alive at a time. */
   readonly pids: number
   readonly diskBytes: number
-  /** Bytes that are kept; what goes beyond is dropped and marked, and a flood ends the run. */
+  /** The limit of stored bytes; more output is dropped and marked, and a flood ends the run. */
   readonly stdoutBytes: number
   readonly stderrBytes: number
 }
 
 export type SandboxLimit = keyof SandboxLimits
 
-/** What stands between a program and the host, weakest first. */
+/** The isolation between a program and the host, weakest first. */
 export type Isolation = 'none' | 'wasm' | 'namespaces' | 'container' | 'kernel' | 'microvm'
 
 /** What a program may reach: nothing, or origins through the guarded dialer, as egress rules name them. */
 export type SandboxNetwork = 'none' | { readonly allow: readonly string[] }
 
-/** A secret for programs that must not have it: on the way out it takes the place of a placeholder, for these hosts only. */
+/** A secret that a program uses without reading it: the egress proxy replaces its placeholder, for these hosts only. */
 export interface SandboxCredential {
   /** Its name, as secrets are named. */
   readonly secret: string
@@ -45,7 +45,7 @@ export interface SandboxOutput {
   readonly stderr: string
   /** Streams of which not everything is here. */
   readonly truncated?: readonly ('stdout' | 'stderr' | 'files')[]
-  /** What the program handed over beside its output. */
+  /** The value that the program returned. */
   readonly value?: Json
   readonly files?: { readonly [path: string]: SandboxFile }
 }

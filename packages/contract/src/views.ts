@@ -8,7 +8,7 @@ export type CallState = 'queued' | 'delayed' | 'asked' | 'running' | ResultStatu
 /** What a call is: of one tool, a chain, or a program over tools. */
 export type CallKind = 'call' | 'chain' | 'code'
 
-/** Where a call stands. */
+/** The state of a call. */
 export interface CallView {
   readonly callId: string
   readonly kind: CallKind
@@ -22,7 +22,9 @@ export interface CallView {
   readonly finishedAt?: string
   /** How often it was handed to a worker. */
   readonly attempts: number
-  /** What it reported last, oldest first, while it runs; only when one is asked for by id. */
+  /** Its arguments, or its chain, without secrets; only when requested by id, by its principal or an operator. */
+  readonly args?: Json
+  /** Its last reports while it runs, oldest first; only when requested by id. */
   readonly recent?: readonly StreamEvent[]
   /** Once it has ended. */
   readonly result?: Result | ChainResult
@@ -33,13 +35,13 @@ export interface Replay {
   readonly callId: string
   readonly kind: CallKind
   readonly tool: string
-  /** What the policy of today says of it; `none` when it was not asked, because the tool is gone or the input does not fit. */
+  /** The decision of the current policy; `none` when it was not evaluated, because the tool was removed or the input is invalid. */
   readonly decision: 'allow' | 'ask' | 'deny' | 'unavailable' | 'none'
-  /** Whether the outcome would be the same, as far as the record tells. */
+  /** Whether the outcome would be the same, as far as the record shows. */
   readonly same: boolean
   /** Where the outcomes differ, by JSON Pointer; what is absent from one of them is left out. */
   readonly differences: readonly { readonly path: string; readonly before?: Json; readonly after?: Json }[]
-  /** Where it ended because what came next is not on record. */
+  /** The step at which the replay ended, because the journal has no result for it. */
   readonly divergence?: { readonly step?: string; readonly tool: string; readonly reason: string }
   readonly result: Result | ChainResult
   readonly warnings: readonly Warning[]
@@ -52,10 +54,10 @@ export interface ApprovalView {
   readonly state: 'open' | 'approved' | 'denied' | 'expired' | 'void'
   /** The call that waits. */
   readonly callId: string
-  /** The call that is asked about, when it is one inside a chain. */
+  /** The inner call that needs the approval, if the call is a chain. */
   readonly innerId?: string
   readonly tool: string
-  /** Who makes the call. */
+  /** The caller. */
   readonly principal: string
   readonly reason: string
   /**
@@ -69,15 +71,17 @@ export interface ApprovalView {
   readonly argsSha256?: string
   /** JSON Pointers to what is hidden in the arguments; the text there says how long it is and has a digest. */
   readonly hidden?: readonly string[]
-  /** JSON Pointers to what is shown in part; the empty one says that arguments are left out. */
+  /** JSON Pointers to truncated values; the empty one means that arguments are omitted. */
   readonly truncated?: readonly string[]
   /** What a reader of the arguments could miss. */
   readonly notes?: readonly ApprovalNote[]
-  /** The files that the arguments name by their ids, as they were when the call asked; only when one is asked for by id. */
+  /** How many notes are left out because there are too many of their kind. */
+  readonly notesOmitted?: number
+  /** The files that the arguments name by their ids, as they were when the approval was requested; only of one by its id. */
   readonly files?: readonly ApprovalFile[]
   /** Hash of the tool, its definition, the arguments with their files, and the caller: a decision is about these alone. */
   readonly fingerprint: string
-  /** Roles that may decide, besides those who hold `gantry:approve`. */
+  /** Roles that may decide, in addition to principals with `gantry:approve`. */
   readonly approvers: readonly string[]
   readonly askedAt: string
   readonly expiresAt: string
@@ -126,7 +130,7 @@ export interface DeadLetter {
   readonly tool?: string
   /**
    * What was asked for, as far as it could be read and without what its keys say is secret; only when one is asked for
-   * by id, by somebody who holds `gantry:operate`.
+   * by id, by an identity that holds `gantry:operate`.
    */
   readonly payload?: Json
   readonly deliveries: number
@@ -135,7 +139,7 @@ export interface DeadLetter {
   readonly discarded?: { readonly at: string; readonly by: string }
 }
 
-/** A key of the API, without what lets it in. */
+/** A key of the API, without its secret. */
 export interface KeyView {
   readonly id: string
   /** A bearer key is sent with each request; a signing key never leaves its owner. */
@@ -153,11 +157,11 @@ export interface KeyView {
   readonly revokedAt?: string
   /** Within a minute or two. */
   readonly lastUsedAt?: string
-  /** The key in whose place it came. */
+  /** The key that it replaces. */
   readonly replaces?: string
 }
 
-/** Who works, as last heard. */
+/** A worker, as of its last heartbeat. */
 export interface WorkerView {
   readonly worker: string
   readonly host: string
@@ -201,7 +205,7 @@ export interface HealthView {
   readonly unrecorded: readonly UnrecordedView[]
 }
 
-/** One page; `cursor` is there when more follows. */
+/** One page; `cursor` is present when more items follow. */
 export interface Paged<T> {
   readonly items: readonly T[]
   readonly cursor?: string
@@ -213,11 +217,11 @@ export interface AuditView {
   readonly at: string
   readonly tenant: string
   readonly principal: string
-  /** The call, or what else was acted on. */
+  /** The call or other object of the action. */
   readonly callId: string
   /** `start`, `intent`, `end`, `lost`, `released`; `refused`; `admin`, `redrive`, `discard`. */
   readonly phase: string
-  /** The tool, or what was done. */
+  /** The tool or the action. */
   readonly tool: string
   readonly fence: number
   readonly worker?: string
@@ -241,9 +245,9 @@ export interface AuditVerdict {
   readonly ok: boolean
   readonly seals: number
   readonly rows: number
-  /** Rows at the end that no seal stands for yet. */
+  /** Rows at the end that are not sealed yet. */
   readonly unsealed: number
-  /** The last seal, as `number:hash`: kept elsewhere, it shows later that the end was not cut off. */
+  /** The last seal, as `number:hash`. Stored elsewhere, it proves later that the end was not truncated. */
   readonly head?: string
   /** The last seal that the retention removed, and whether a key proves it. */
   readonly retired?: { readonly seal: number; readonly uptoSeq: number; readonly at: string; readonly proven: boolean }

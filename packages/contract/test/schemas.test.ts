@@ -98,7 +98,7 @@ const invalid: { readonly [K in Name]: readonly unknown[] } = {
 }
 
 for (const name of Object.keys(schemas) as Name[]) {
-  test(`the ${name} schema stands alone under its own id and says what it does with unknown members`, () => {
+  test(`the ${name} schema has its own id, refers to no other document and declares its handling of unknown members`, () => {
     const text = JSON.stringify(schemas[name])
     assert.equal(schemas[name].$id, `urn:gantry:contract:1:${name}`)
     assert.ok([...text.matchAll(/"\$ref":"([^"]*)"/g)].every(([, target]) => target?.startsWith('#/$defs/')))
@@ -106,7 +106,7 @@ for (const name of Object.keys(schemas) as Name[]) {
     assert.deepEqual(JSON.parse(text), schemas[name])
   })
 
-  test(`the ${name} schema accepts every example, which JSON text keeps unchanged`, () => {
+  test(`the ${name} schema accepts every example, and examples survive a JSON round trip`, () => {
     for (const value of valid[name]) {
       assert.deepEqual(validators[name]?.issues(value), [])
       const read = JSON.parse(JSON.stringify(value))
@@ -115,13 +115,13 @@ for (const name of Object.keys(schemas) as Name[]) {
     }
   })
 
-  test(`the ${name} schema refuses what is broken`, () => {
+  test(`the ${name} schema refuses broken examples`, () => {
     for (const value of [...invalid[name], null, 7, 'text'])
       assert.equal(accepts(name, value), false, JSON.stringify(value))
   })
 }
 
-test('a member that the type requires is required, and one that it does not require may be absent', () => {
+test('required members of a type are required by its schema, and optional members are not', () => {
   const pairs: readonly [Name, Value, Value][] = [
     ['tool', minimalTool, fullTool],
     ['call', minimalCall, fullCall],

@@ -3,23 +3,24 @@ import type { Backend, BackendHost, BackendReport, Published } from './backends/
 import type { Egress } from './egress/egress.ts'
 import { createRedactor } from './json/redact.ts'
 import { shortestSecret } from './json/secret-forms.ts'
+import { type ConnectionSecrets, fetchSecret } from './pipeline/context.ts'
 import type { Ports } from './pipeline/ports.ts'
-import { backendKey } from './pipeline/registry.ts'
-import { fetchSecret, type HeldSecrets } from './pipeline/secrets.ts'
+import { backendKey } from './pipeline/resolve.ts'
+import { within } from './resilience/abort.ts'
 import type { SecretSource } from './secrets/secret.ts'
 
-/** Cut here, after secrets are out, and not by the backends before. */
+/** Messages of backends are truncated here, after redaction. */
 const longestReport = 10_000
 
 interface HostParts {
   readonly egress: Egress
   readonly secrets: SecretSource
-  readonly held: HeldSecrets
+  readonly connectionSecrets: ConnectionSecrets
   readonly publish: (backend: Backend, tools: readonly Tool[]) => Promise<Published>
   readonly report: (backend: string, report: BackendReport) => void
 }
 
-/** What one executor offers one of its backends. */
+/** The host interface that an executor gives to one backend. */
 export function createHost(backend: Backend, parts: HostParts): BackendHost {
   const key = backendKey(backend.kind, backend.name)
   const identity: Identity = { principal: `backend:${key}`, tenant: 'local', permissions: [] }
@@ -27,30 +28,31 @@ export function createHost(backend: Backend, parts: HostParts): BackendHost {
     egress: parts.egress,
     async secret(name, signal) {
       const value = await fetchSecret(parts.secrets, name, { tool: key, identity, signal })
-      parts.held.add(backend, value, 'named')
+      parts.connectionSecrets.add(backend, value, 'named')
       return value
     },
     conceal: (value) => {
-      if (value.length >= shortestSecret) parts.held.add(backend, value, 'passing')
+      if (value.length >= shortestSecret) parts.connectionSecrets.add(backend, value, 'passing')
     },
-    publish: (tools) => parts.publish(backend, withoutSecrets(tools, parts.held.of(backend))),
-    report: (report) => parts.report(key, { ...report, message: shownText(parts.held, backend, report.message) }),
+    publish: (tools) => parts.publish(backend, withoutSecrets(tools, parts.connectionSecrets.of(backend))),
+    report: (report) =>
+      parts.report(key, { ...report, message: shownText(parts.connectionSecrets, backend, report.message) }),
   }
 }
 
-/** A text of a backend without the secrets of its connection, and not too long to be shown. */
-export function shownText(held: HeldSecrets, backend: Backend, text: string): string {
-  return (held.redactor(backend)?.text(text) ?? text).slice(0, longestReport)
+/** A text of a backend, redacted and truncated. */
+export function shownText(secrets: ConnectionSecrets, backend: Backend, text: string): string {
+  return (secrets.redactor(backend)?.text(text) ?? text).slice(0, longestReport)
 }
 
-/** A server may repeat its credentials in what it says of its tools, which is shown, searched and pinned. */
+/** Redacts a tool definition, because a server may repeat its credentials in it. */
 function withoutSecrets(tools: readonly Tool[], values: readonly string[] | undefined): readonly Tool[] {
   if (values === undefined) return tools
   const redactor = createRedactor({ values, keys: false })
   return tools.map((tool) => redactor.value(tool as unknown as Json) as unknown as Tool)
 }
 
-/** Lets calls end by themselves, then cancels them, then closes the backends. */
+/** Waits for running calls, cancels those that outlast the grace period, then closes the backends. */
 export async function shutDown(ports: Ports, graceMs: number): Promise<void> {
   const idle = async (): Promise<void> => {
     await Promise.all(ports.deadlines.waiters().map((run) => run.whenEnded))
@@ -58,17 +60,14 @@ export async function shutDown(ports: Ports, graceMs: number): Promise<void> {
   // A call that came in just now is counted once it waits, which takes it no longer than this turn.
   await new Promise((resolve) => setImmediate(resolve))
   if (ports.deadlines.waiters().length > 0) {
-    const late = Promise.withResolvers<void>()
-    const timer = setTimeout(late.resolve, graceMs)
-    await Promise.race([idle(), late.promise])
-    clearTimeout(timer)
+    await within(graceMs, idle(), () => undefined)
     for (const run of ports.deadlines.waiters()) run.stop(new ToolError('CANCELLED', 'The executor was closed.'))
     await idle()
   }
   await Promise.allSettled(ports.registry.all().map((backend) => closeBackend(backend, graceMs)))
 }
 
-/** Lets the calls of one backend end by themselves, then cancels them, then closes it. */
+/** Waits for the running calls of one backend, cancels those that outlast the grace period, then closes it. */
 export async function drainBackend(ports: Ports, backend: Backend, graceMs: number): Promise<void> {
   const there = () => ports.deadlines.waiters().filter((run) => run.backend === backend)
   const idle = async (): Promise<void> => {
@@ -77,30 +76,18 @@ export async function drainBackend(ports: Ports, backend: Backend, graceMs: numb
   // A call that came in just now is counted once it waits, which takes it no longer than this turn.
   await new Promise((resolve) => setImmediate(resolve))
   if (there().length > 0) {
-    const late = Promise.withResolvers<void>()
-    const timer = setTimeout(late.resolve, Math.min(graceMs, 2_147_483_647))
-    await Promise.race([idle(), late.promise])
-    clearTimeout(timer)
+    await within(graceMs, idle(), () => undefined)
     for (const run of there()) run.stop(new ToolError('CANCELLED', `The backend ${backend.name} was removed.`))
     await idle()
   }
   await closeBackend(backend, graceMs).catch(() => undefined)
 }
 
-/** Gives a backend its time to close; one that ignores the signal is left behind. */
+/** Closes a backend within the grace period. A backend that ignores the signal is not awaited further. */
 async function closeBackend(backend: Backend, graceMs: number): Promise<void> {
   const late = new AbortController()
-  const given = Promise.withResolvers<void>()
-  const timer = setTimeout(
-    () => {
-      late.abort(new ToolError('TIMEOUT', `The backend ${backend.name} did not close within ${graceMs} ms.`))
-      given.resolve()
-    },
-    Math.min(graceMs, 2_147_483_647),
+  const close = async () => backend.close?.(late.signal)
+  await within(graceMs, close(), () =>
+    late.abort(new ToolError('TIMEOUT', `The backend ${backend.name} did not close within ${graceMs} ms.`)),
   )
-  try {
-    await Promise.race([backend.close?.(late.signal), given.promise])
-  } finally {
-    clearTimeout(timer)
-  }
 }

@@ -12,7 +12,7 @@ const hello = defineTool({
   run: () => 'hello',
 })
 
-/** A backend of which a test knows what becomes of it. */
+/** A backend that logs its lifecycle. */
 function someBackend(name = 'remote', call: (context: BackendContext, call: BackendCall) => unknown = () => 'there') {
   let host: BackendHost | undefined
   const log: string[] = []
@@ -38,12 +38,13 @@ function someBackend(name = 'remote', call: (context: BackendContext, call: Back
   return { backend, log, publish: (...names: string[]) => host?.publish(names.map(tool)) }
 }
 
-test('a tool that is registered while calls run is checked, found, listed and told of as at the start', async () => {
+test('a tool registered at run time is checked, found, listed and announced like an initial one', async () => {
   const gantry = createExecutor()
   const changes: unknown[] = []
   gantry.on('catalog:changed', ({ kind, key }) => changes.push([kind, key]))
   const before = gantry.hashFor()
-  assert.equal(gantry.tools.register(hello).id, 'my:hello:1.0.0')
+  const registered = gantry.tools.register(hello)
+  assert.equal(registered.id, 'my:hello:1.0.0')
   assert.equal((await gantry.run('my:hello')).output, 'hello')
   assert.equal((await gantry.search('greets')).items[0]?.id, 'my:hello')
   assert.deepEqual(
@@ -55,7 +56,7 @@ test('a tool that is registered while calls run is checked, found, listed and to
   assert.throws(() => gantry.tools.register(other), { code: 'TOOL_INVALID' })
   const broken = defineTool({ ...hello.tool, name: 'bro ken', run: () => 'other' })
   assert.throws(() => gantry.tools.register(broken), { code: 'TOOL_INVALID' })
-  assert.equal(gantry.tools.update(other).digest === hello.tool.version, false)
+  assert.notEqual(gantry.tools.update(other).digest, registered.digest)
   assert.equal((await gantry.run('my:hello')).output, 'other')
   assert.equal(gantry.tools.unregister('my:hello'), true)
   assert.equal((await gantry.run('my:hello')).error?.code, 'TOOL_NOT_FOUND')
@@ -68,13 +69,13 @@ test('a tool that is registered while calls run is checked, found, listed and to
   assert.throws(() => gantry.tools.register(hello), { code: 'BACKEND_UNAVAILABLE' })
 })
 
-test('register and update refuse what defineTool did not return, and backends.register what is no backend, by name', async () => {
+test('tools.register, tools.update and backends.register refuse invalid values by name', async () => {
   const gantry = createExecutor()
   for (const wrong of [undefined, null, 'my:hello', [], [hello], {}, hello.tool, { tool: null }]) {
-    for (const door of ['register', 'update'] as const) {
-      assert.throws(() => gantry.tools[door](wrong as never), {
+    for (const method of ['register', 'update'] as const) {
+      assert.throws(() => gantry.tools[method](wrong as never), {
         code: 'TOOL_INVALID',
-        message: `tools.${door} was given a wrong tool: /tool must be what defineTool returns.`,
+        message: `Invalid tool of tools.${method}: /tool must be what defineTool returns.`,
         details: { issues: [{ path: '/tool', message: 'must be what defineTool returns' }] },
       })
     }
@@ -82,13 +83,13 @@ test('register and update refuse what defineTool did not return, and backends.re
   for (const wrong of [undefined, null, [], {}, { kind: 'fake', name: 'x' }]) {
     assert.throws(() => gantry.backends.register(wrong as never), {
       code: 'CONFIG_INVALID',
-      message: 'backends.register was given a wrong backend: /backend must be a backend with kind, name and call.',
+      message: 'Invalid backend of backends.register: /backend must be a backend with kind, name and call.',
     })
   }
   await gantry.close()
 })
 
-test('a backend that is registered while calls run brings its tools, and is closed with the executor', async () => {
+test('a backend registered at run time publishes its tools and is closed with the executor', async () => {
   const gantry = createExecutor()
   const { backend, log } = someBackend()
   assert.deepEqual(gantry.backends.register(backend), {
@@ -107,7 +108,7 @@ test('a backend that is registered while calls run brings its tools, and is clos
   assert.throws(() => gantry.backends.register(someBackend('z').backend), { code: 'BACKEND_UNAVAILABLE' })
 })
 
-test('a tool of a registered backend cannot take the name of one that is there', async () => {
+test('a tool of a registered backend cannot replace an existing tool', async () => {
   const mine = defineTool({ ...hello.tool, namespace: 'remote', name: 'look', run: () => 'mine' })
   const gantry = createExecutor({ tools: [mine] })
   gantry.backends.register(someBackend().backend)
@@ -116,7 +117,7 @@ test('a tool of a registered backend cannot take the name of one that is there',
   await gantry.close()
 })
 
-test('a backend that is removed takes no more calls, lets those that run end, and is closed after them', async () => {
+test('a removed backend gets no new calls and is closed after its running calls end', async () => {
   const begun = Promise.withResolvers<void>()
   const free = Promise.withResolvers<Json>()
   const { backend, log, publish } = someBackend('remote', async () => {
@@ -144,14 +145,14 @@ test('a backend that is removed takes no more calls, lets those that run end, an
   assert.equal((await gantry.run('remote:late')).error?.code, 'TOOL_NOT_FOUND')
   await assert.rejects(gantry.backends.remove('remote'), { code: 'NO_BACKEND' })
   await assert.rejects(gantry.backends.remove('local'), { code: 'CONFIG_INVALID' })
-  // The name is free again.
+  // The name can be registered again.
   gantry.backends.register(someBackend('remote', () => 'anew').backend)
   await gantry.ready()
   assert.equal((await gantry.run('remote:look')).output, 'anew')
   await gantry.close()
 })
 
-test('a call that does not end in time is cancelled when its backend is removed', async () => {
+test('a call that outlasts the grace period of the removal of its backend is cancelled', async () => {
   const begun = Promise.withResolvers<void>()
   const { backend, log } = someBackend('remote', ({ signal }) => {
     begun.resolve()

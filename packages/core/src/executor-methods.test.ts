@@ -6,7 +6,7 @@ import { createExecutor } from './executor.ts'
 import { alice, tool } from './pipeline/pipeline.fixture.ts'
 import { rules } from './policies/rules.ts'
 
-test('an executor under a further policy allows less and never more, and the one that it came from stays as it was', async () => {
+test('an executor with an additional policy never allows more, and does not change the original', async () => {
   const [one, other] = ['it', 'other'].map((name) => tool(() => name, { name }))
   assert.ok(one && other)
   const gantry = createExecutor({ tools: [one, other], policy: { rules: [{ allow: 'test:it' }] } })
@@ -26,7 +26,7 @@ test('an executor under a further policy allows less and never more, and the one
   assert.equal((await gantry.run('test:it')).error?.code, 'BACKEND_UNAVAILABLE')
 })
 
-test('a call keeps the policy and the record that it began with, its inner calls too', async () => {
+test('a chain keeps the policy and audit log that it started with for all its calls', async () => {
   const gate = Promise.withResolvers<void>()
   const inner = tool(() => 'inner', { name: 'inner' })
   const wait = tool(() => gate.promise, { name: 'wait' })
@@ -44,7 +44,7 @@ test('a call keeps the policy and the record that it began with, its inner calls
   await gantry.close()
 })
 
-test('slots, tools that come later and the end are shared', async () => {
+test('executors that share a core share slots, later tools and close', async () => {
   let started = 0
   const gate = Promise.withResolvers<void>()
   const slow = tool(
@@ -66,7 +66,7 @@ test('slots, tools that come later and the end are shared', async () => {
   await gantry.close()
 })
 
-test('the hash for a caller changes with what he sees, and with nothing else', async () => {
+test('the hash for a caller changes only with the tools that are visible to it', async () => {
   const gantry = createExecutor({ tools: [tool(() => 1)] })
   const bound: Identity = { ...alice, tools: ['test:*'] }
   const first = gantry.hashFor(bound)
@@ -81,7 +81,7 @@ test('the hash for a caller changes with what he sees, and with nothing else', a
   await gantry.close()
 })
 
-test('a default of allow covers no tool whose permissions the caller lacks, and asks where the tool asks', async () => {
+test('a default of allow still requires the permissions and the approval that a tool declares', async () => {
   const guarded = tool(() => 1, { permissions: ['deploy'] })
   const asking = tool(() => 1, { name: 'asking', approval: 'always' })
   const policy = { rules: [], default: 'allow' } as const
@@ -97,7 +97,7 @@ test('a default of allow covers no tool whose permissions the caller lacks, and 
   await gantry.close()
 })
 
-test('a tool is shown to somebody, or there without being shown, or absent as if there were none', async () => {
+test('a tool is visible, hidden or absent for a caller', async () => {
   const open = tool(() => 1, { name: 'open', aliases: ['test:known_as'] })
   const versions = ['1.0.0', '2.0.0'].map((version) => tool(() => 1, { name: 'priv', version, permissions: [version] }))
   const gantry = createExecutor({ tools: [open, ...versions] })
@@ -120,7 +120,7 @@ test('a tool is shown to somebody, or there without being shown, or absent as if
     ),
     ['absent', 'absent', 'hidden', 'absent', 'hidden', 'absent', 'absent'],
   )
-  // Of what the catalog does not have nobody knows what it asks for.
+  // The permissions of a tool outside of the catalog are unknown.
   assert.deepEqual([of('gone:tool'), of('test:open:9.0.0'), of('no id')], ['hidden', 'hidden', 'hidden'])
   await gantry.close()
 })

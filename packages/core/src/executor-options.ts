@@ -1,22 +1,25 @@
-import { type Identity, type Issue, type ProgramLimits, ToolError } from '@gantry/contract'
+import type { Identity, ProgramLimits } from '@gantry/contract'
+import { isObject, isText } from '@gantry/contract/internal/json'
 import type { Artifacts } from './artifacts/artifact.ts'
 import type { Audit } from './audits/audit.ts'
 import type { Backend } from './backends/backend.ts'
 import type { Catalog } from './catalogs/catalog.ts'
 import type { Embedder } from './catalogs/embeddings.ts'
 import type { ChainLimits } from './chain/limits.ts'
-import { ceilingIssues } from './code/limits.ts'
-import type { Egress, EgressEvent } from './egress/egress.ts'
-import { lazyEgress } from './egress/lazy-egress.ts'
+import type { WorkEngine } from './chain/work-engine.ts'
+import { programLimitsCheck } from './code/limits.ts'
+import { createEgress, type Egress, type EgressEvent } from './egress/egress.ts'
 import type { EgressOptions } from './egress/options.ts'
-import { isFunction, isObject, isText } from './json/kinds.ts'
+import { isIdentity, ownIdentity } from './executor-methods.ts'
+import { isFunction } from './json/plain.ts'
+import { above0, anObject, callback, having, listOf, type Member, oneOf, part } from './options/option.ts'
+import { checkOptions, optionsCheck, refuse } from './options/options.ts'
 import type { PinStore } from './pins/pin.ts'
 import type { PipelineLimits } from './pipeline/ports.ts'
 import type { Approver, Policy } from './policies/policy.ts'
 import { type Rule, rules } from './policies/rules.ts'
 import { isRuntimes, type LazyRuntimes, type Runtimes } from './runtimes/runtimes.ts'
 import type { SafeguardOptions } from './safeguards.ts'
-import { didYouMean } from './search/near.ts'
 import { memorySecrets } from './secrets/memory.ts'
 import type { SecretSource } from './secrets/secret.ts'
 import type { DefinedTool } from './tools/tool.ts'
@@ -24,48 +27,50 @@ import type { Tracer } from './tracing/tracer.ts'
 
 export type ExecutorLimits = PipelineLimits & {
   readonly chain: Partial<ChainLimits>
-  /** The most that programs over tools may ask for. */
+  /** Ceilings for the limits of programs over tools. */
   readonly program: ProgramLimits
 }
 
-/** Everything an executor can be given; all of it may be left out. */
+/** Options of an executor; all are optional. */
 export interface ExecutorOptions {
   readonly tools?: readonly DefinedTool[]
   /** Closed with the executor. */
   readonly backends?: readonly Backend[]
-  /** Without one, every call that holds its tool's permissions is allowed. */
+  /** Without one, every call with the permissions of its tool is allowed. */
   readonly policy?: Policy | { readonly rules: readonly Rule[]; readonly default?: 'allow' | 'deny' | undefined }
   readonly approver?: Approver
   readonly audit?: Audit
   /**
-   * Where files of callers are kept. With one, files that tools make go there; without, they stay in results, and only
-   * the tools `files:*` keep any, in memory.
+   * The artifact store of callers. With one, files that tools make are stored there; without, they stay in results, and
+   * only the tools `files:*` store any, in memory.
    */
   readonly artifacts?: Artifacts
   readonly secrets?: SecretSource | { readonly [name: string]: string }
-  /** What may be reached on a network; a guard given ready-made is shared and stays the host's to close. */
+  /** Egress rules, or a guard, which is shared and closed by the host. */
   readonly egress?: EgressOptions | Egress
-  /** Circuit breakers, rates and numbers at a time before backends. */
+  /** Circuit breakers, rate limits and concurrency limits of backends. */
   readonly safeguards?: SafeguardOptions
-  /** Which definitions of foreign tools are trusted; kept in memory when absent, so from one run to the next nothing is. */
+  /** The trusted definitions of discovered tools; in memory when absent, so none is kept after the process ends. */
   readonly pins?: PinStore
-  /** Where programs run; ready-made runtimes stay the host's to close. Without them programs are refused. */
+  /** The runtimes of programs, or options for them. The host closes runtimes that it passes. Without any, programs are refused. */
   readonly runtimes?: Runtimes | LazyRuntimes
+  /** Engines for chains and programs that name one by the option `engine`. Closed with the executor. */
+  readonly engines?: { readonly [name: string]: WorkEngine }
   readonly limits?: Partial<ExecutorLimits>
-  /** Who calls when a call does not say: by default the owner of this process, who may do everything. */
+  /** Identity of calls that set none; by default the owner of this process, with all permissions. */
   readonly identity?: Identity
   readonly catalog?: Catalog
   readonly embedder?: Embedder
-  /** Takes note of calls, their stages and their sandboxes; without one nothing is noted. */
+  /** Traces calls, their stages and their sandboxes; tracing is off when absent. */
   readonly tracer?: Tracer | undefined
   /**
-   * Key of the digests that stand for hidden parts of arguments in approvals and in the audit log. Executors with the same
+   * Key of the digests that replace hidden parts of arguments in approvals and in the audit log. Executors with the same
    * key give the same digest for the same text; at least 32 characters, random for each executor when absent.
    */
   readonly redactionKey?: string
-  /** Whether `format` in a schema is checked or only noted; noted by default, as JSON Schema 2020-12 says. */
+  /** Whether `format` in a schema is asserted or an annotation; an annotation by default, as in JSON Schema 2020-12. */
   readonly format?: 'annotate' | 'assert'
-  /** Milliseconds since 1970, for the times in results and audit rows; the clock of this machine when absent. */
+  /** Milliseconds since 1970, for the times in results and audit entries; the system clock when absent. */
   readonly now?: (() => number) | undefined
   /** Source of randomness for retry delays. */
   readonly random?: () => number
@@ -86,136 +91,80 @@ export const defaultLimits: PipelineLimits = {
 
 export const localOwner: Identity = ownIdentity({ principal: 'local', tenant: 'local', permissions: ['*'] })
 
-/** A frozen copy, so that no tool can give itself rights through the identity it is shown. */
-export function ownIdentity({ principal, tenant, permissions, roles, tools }: Identity): Identity {
-  return Object.freeze({
-    ...{ principal, tenant, permissions: Object.freeze([...permissions]) },
-    ...(roles === undefined ? {} : { roles: Object.freeze([...roles]) }),
-    ...(tools === undefined ? {} : { tools: Object.freeze([...tools]) }),
-  })
+/** Refuses a value that `defineTool` did not return, before a member of it is read. */
+export function checkDefinedTool(method: string, tool: unknown): void {
+  refuse(`tool of ${method}`, definedTool.issues(tool, '/tool'), 'TOOL_INVALID')
 }
 
-/** Refuses options nobody reads, parts that are not what they should be and limits that are no limits. */
-export function checkOptions(options: ExecutorOptions): void {
-  if (!isObject(options)) throw new ToolError('CONFIG_INVALID', 'createExecutor takes an object of options.')
-  const issues: Issue[] = []
-  for (const [key, value] of Object.entries(options)) {
-    const shape = Object.hasOwn(shapes, key) ? shapes[key as keyof ExecutorOptions] : undefined
-    if (shape === undefined) issues.push({ path: `/${key}`, message: unknownKey(key, Object.keys(shapes)) })
-    else if (value !== undefined && !shape.fits(value))
-      issues.push({ path: `/${key}`, message: `must be ${shape.words}` })
-  }
-  if (isObject(options.limits)) issues.push(...limitIssues(options.limits))
-  if (issues.length === 0) return
-  const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
-  throw new ToolError('CONFIG_INVALID', `createExecutor was given wrong options: ${text}`, { details: { issues } })
-}
-
-/** Refuses a value that is not what `defineTool` returns, before a member of it is read. */
-export function checkDefinedTool(door: string, tool: unknown): void {
-  if (shapes.tools.fits([tool])) return
-  const issues = [{ path: '/tool', message: 'must be what defineTool returns' }]
-  throw new ToolError('TOOL_INVALID', `${door} was given a wrong tool: /tool must be what defineTool returns.`, {
-    details: { issues },
-  })
-}
-
-/** Refuses a value that is no backend. */
+/** Refuses a value that is not a backend. */
 export function checkBackend(backend: unknown): void {
-  if (shapes.backends.fits([backend])) return
-  const message = 'must be a backend with kind, name and call'
-  throw new ToolError('CONFIG_INVALID', `backends.register was given a wrong backend: /backend ${message}.`, {
-    details: { issues: [{ path: '/backend', message }] },
-  })
+  refuse('backend of backends.register', aBackend.issues(backend, '/backend'))
 }
 
-interface Shape {
-  readonly fits: (value: unknown) => boolean
-  readonly words: string
+const definedTool = part((value) => isObject(value) && isObject(value.tool), 'what defineTool returns')
+const aBackend = part(
+  (value) => isObject(value) && isText(value.kind) && isText(value.name) && isFunction(value.call),
+  'a backend with kind, name and call',
+)
+
+const limitMembers: { readonly [Key in keyof PipelineLimits]: Member } = {
+  timeoutMs: above0,
+  maxTimeoutMs: above0,
+  approvalMs: above0,
+  auditMs: above0,
+  innerCalls: above0,
+  innerDepth: above0,
+  argsBytes: above0,
+  argsDepth: above0,
+  resultBytes: above0,
+  resultDepth: above0,
 }
 
-const shapes: { readonly [Key in keyof Required<ExecutorOptions>]: Shape } = {
-  tools: {
-    fits: (value) => isListOf(value, (item) => isObject(item.tool)),
-    words: 'a list of what defineTool returns',
+const check = optionsCheck<ExecutorOptions>({
+  members: {
+    tools: listOf(definedTool),
+    backends: listOf(aBackend),
+    policy: part(
+      (value) => isObject(value) && (isFunction(value.decide) || Array.isArray(value.rules)),
+      'a policy with decide, or { rules: [...], default }',
+    ),
+    approver: having('approve'),
+    audit: having('write'),
+    artifacts: having('put', 'read'),
+    secrets: part(
+      (value) => isObject(value) && (isFunction(value.get) || Object.values(value).every(isText)),
+      'a secret source with get, or texts by name',
+    ),
+    egress: part(isObject, 'egress options such as { allow: [...] }, or a guard'),
+    safeguards: anObject,
+    pins: having('load', 'save'),
+    runtimes: part(
+      (value) => isObject(value) && (isRuntimes(value) || isFunction(value.get)),
+      'what createSandboxes or lazyRuntimes returns',
+    ),
+    engines: part(
+      (value) =>
+        isObject(value) &&
+        Object.values(value).every((one) => isObject(one) && isFunction(one.chain) && isFunction(one.code)),
+      'an object of engines with chain and code',
+    ),
+    limits: optionsCheck<ExecutorLimits>({
+      members: { ...limitMembers, chain: anObject, program: programLimitsCheck },
+    }),
+    identity: part(isIdentity, 'an identity with principal, tenant and a list of permissions'),
+    catalog: having('find'),
+    embedder: having('embed'),
+    tracer: having('start'),
+    redactionKey: { type: 'string', minLength: 32, description: 'a string of at least 32 characters' },
+    format: oneOf('annotate', 'assert'),
+    now: callback,
+    random: callback,
   },
-  backends: {
-    fits: (value) => isListOf(value, ({ kind, name, call }) => isText(kind) && isText(name) && isFunction(call)),
-    words: 'a list of backends, each with kind, name and call',
-  },
-  policy: {
-    fits: (value) => isObject(value) && (isFunction(value.decide) || Array.isArray(value.rules)),
-    words: 'a policy with decide, or { rules: [...], default }',
-  },
-  approver: { fits: (value) => isObject(value) && isFunction(value.approve), words: 'an object with approve' },
-  audit: { fits: (value) => isObject(value) && isFunction(value.write), words: 'an object with write' },
-  artifacts: {
-    fits: (value) => isObject(value) && isFunction(value.put) && isFunction(value.read),
-    words: 'a place for files with put, info, read, list and remove',
-  },
-  secrets: {
-    fits: (value) => isObject(value) && (isFunction(value.get) || Object.values(value).every(isText)),
-    words: 'a secret source with get, or texts by name',
-  },
-  egress: { fits: isObject, words: 'egress options such as { allow: [...] }, or a guard' },
-  safeguards: { fits: isObject, words: 'an object of safeguards' },
-  pins: {
-    fits: (value) => isObject(value) && isFunction(value.load) && isFunction(value.save),
-    words: 'a store of pins with load and save',
-  },
-  runtimes: {
-    fits: (value) => isObject(value) && (isRuntimes(value) || isFunction(value.get)),
-    words: 'what createSandboxes or lazyRuntimes returns',
-  },
-  limits: { fits: isObject, words: 'an object of limits' },
-  identity: { fits: isIdentity, words: 'an identity with principal, tenant and a list of permissions' },
-  catalog: { fits: (value) => isObject(value) && isFunction(value.find), words: 'a catalog' },
-  embedder: { fits: (value) => isObject(value) && isFunction(value.embed), words: 'an embedder with id and embed' },
-  tracer: { fits: (value) => isObject(value) && isFunction(value.start), words: 'a tracer with start' },
-  redactionKey: {
-    fits: (value) => isText(value) && (value as string).length >= 32,
-    words: 'a text of at least 32 characters',
-  },
-  format: { fits: (value) => value === 'annotate' || value === 'assert', words: "'annotate' or 'assert'" },
-  now: { fits: isFunction, words: 'a function' },
-  random: { fits: isFunction, words: 'a function' },
-}
+})
 
-function limitIssues(limits: object): Issue[] {
-  return Object.entries(limits).flatMap(([key, value]): Issue[] => {
-    const path = `/limits/${key}`
-    if (key === 'chain') return isObject(value) ? [] : [{ path, message: 'must be an object of limits' }]
-    if (key === 'program' && isObject(value)) {
-      return ceilingIssues(value).map(({ key, message }) => ({ path: `${path}/${key}`, message }))
-    }
-    if (!Object.hasOwn(defaultLimits, key)) {
-      return [{ path, message: unknownKey(key, [...Object.keys(defaultLimits), 'chain', 'program']) }]
-    }
-    return value === undefined || isPositive(value) ? [] : [{ path, message: 'must be a number above 0' }]
-  })
-}
-
-/** Whether a value says who calls. */
-export function isIdentity(value: unknown): value is Identity {
-  return isObject(value) && isText(value.principal) && isText(value.tenant) && isListOfText(value.permissions)
-}
-
-function isListOfText(value: unknown): boolean {
-  return Array.isArray(value) && value.every(isText)
-}
-
-function isListOf(value: unknown, fits: (item: { readonly [key: string]: unknown }) => boolean): boolean {
-  return Array.isArray(value) && value.every((item) => isObject(item) && fits(item))
-}
-
-/** Whether a value is a usable limit or time. */
-export function isPositive(value: unknown): value is number {
-  return typeof value === 'number' && value > 0 && Number.isFinite(value)
-}
-
-/** Says that a key is not known, and which one was perhaps meant. */
-export function unknownKey(key: string, candidates: readonly string[]): string {
-  return `is not an option${didYouMean(key, candidates)}`
+/** Throws CONFIG_INVALID for unknown options, parts of the wrong type and invalid limits. */
+export function checkExecutorOptions(options: ExecutorOptions): void {
+  checkOptions('options of createExecutor', check, options)
 }
 
 export function asPolicy(policy: ExecutorOptions['policy']): Policy | undefined {
@@ -226,12 +175,14 @@ export function asPolicy(policy: ExecutorOptions['policy']): Policy | undefined 
 
 export function asSecrets(secrets: ExecutorOptions['secrets']): SecretSource {
   if (secrets === undefined) return memorySecrets({})
-  return typeof secrets.get === 'function'
-    ? (secrets as SecretSource)
-    : memorySecrets(secrets as { [name: string]: string })
+  return isSecretSource(secrets) ? secrets : memorySecrets(secrets)
 }
 
-/** A guard of the host's own stays the host's; one made from options belongs to the executor. */
+function isSecretSource(secrets: NonNullable<ExecutorOptions['secrets']>): secrets is SecretSource {
+  return typeof secrets.get === 'function'
+}
+
+/** The host closes its own guard; the executor closes one made from options. */
 export function asEgress(egress: ExecutorOptions['egress'], onEvent: (event: EgressEvent) => void): Egress {
   if (egress !== undefined && 'request' in egress) return egress
   const given = egress ?? {}
@@ -240,5 +191,5 @@ export function asEgress(egress: ExecutorOptions['egress'], onEvent: (event: Egr
     onEvent(event)
     own?.(event)
   }
-  return lazyEgress({ ...given, onEvent: tell })
+  return createEgress({ ...given, onEvent: tell })
 }

@@ -24,7 +24,7 @@ function issuePaths(result: Result): string[] {
   return (issues ?? []).map(({ path }) => path)
 }
 
-test('the promised example runs', async () => {
+test('the example of the documentation runs', async () => {
   const gantry = createExecutor({ tools: [add] })
   const result = await gantry.run('math:add', { a: 5, b: 3 })
   assert.equal(result.status, 'ok')
@@ -35,7 +35,7 @@ test('the promised example runs', async () => {
   await gantry.close()
 })
 
-test('every failing path of the arguments is listed with its constraint', async () => {
+test('an invalid argument error lists every failing path with its constraint', async () => {
   const result = await createExecutor({ tools: [add] }).run('math:add', { a: '5' })
   assert.equal(result.error?.code, 'INPUT_INVALID')
   const issues = result.error?.details?.issues as { path: string; keyword: string; schemaPath: string }[]
@@ -43,7 +43,7 @@ test('every failing path of the arguments is listed with its constraint', async 
   assert.ok(issues.every(({ schemaPath }) => schemaPath.startsWith('/')))
 })
 
-test('zod, valibot and typebox schemas are accepted, and their values reach the tool', async () => {
+test('zod, valibot and typebox schemas are accepted, and the tool receives their values', async () => {
   const common = { namespace: 'math', description: 'Doubles.', effect: 'read' } as const
   const gantry = createExecutor({
     tools: [
@@ -80,7 +80,7 @@ test('zod, valibot and typebox schemas are accepted, and their values reach the 
   assert.equal(JSON.stringify(doc).includes('"number"'), true)
 })
 
-test('runOrThrow throws a ToolError with the result, the code and the living cause', async () => {
+test('runOrThrow throws a ToolError with the result, the code and the original cause', async () => {
   const boom = new RangeError('boom')
   const gantry = createExecutor({
     tools: [
@@ -105,20 +105,20 @@ test('runOrThrow throws a ToolError with the result, the code and the living cau
   assert.equal((await createExecutor({ tools: [add] }).runOrThrow('math:add', { a: 1, b: 1 })).status, 'ok')
 })
 
-test('an unknown tool answers with near names', async () => {
+test('the error for an unknown tool lists the nearest names', async () => {
   const result = await createExecutor({ tools: demoTools() }).run('demo:ad', {})
   assert.equal(result.error?.code, 'TOOL_NOT_FOUND')
   assert.equal((result.error?.details?.nearest as string[] | undefined)?.[0], 'demo:add')
 })
 
-test('an id that is no string is an invalid id, not a crash', async () => {
+test('an id that is not a string is TOOL_ID_INVALID', async () => {
   const gantry = createExecutor()
   for (const id of [undefined, null, 5, {}, '', 'nocolon', 'a:b:c:d', '../x:y']) {
     assert.equal((await gantry.run(id as string)).error?.code, 'TOOL_ID_INVALID', String(id))
   }
 })
 
-test('search and describe find what the caller may use, and hide the rest', async () => {
+test('search and describe find only tools that are visible to the caller', async () => {
   const hidden = defineTool({ ...add.tool, name: 'secret_add', permissions: ['math:secret'], run: () => 1 })
   const gantry = createExecutor({ tools: [add, hidden], policy: { default: 'allow', rules: [] } })
   const bob = { principal: 'bob', tenant: 't', permissions: [] }
@@ -132,20 +132,20 @@ test('search and describe find what the caller may use, and hide the rest', asyn
   assert.equal(gantry.tools({ identity: bob }).items.length, 1)
 })
 
-test('tools come and go while running, and a new version runs beside the old', async () => {
+test('tools can be registered and removed at run time, and two versions run side by side', async () => {
   const gantry = createExecutor({ tools: [add] })
   gantry.register(defineTool({ ...add.tool, version: '2.0.0', inputSchema: { type: 'object' }, run: () => 'two' }))
   assert.equal((await gantry.run('math:add')).output, 'two')
   assert.deepEqual((await gantry.run('math:add:^1', { a: 1, b: 1 })).output, { result: 2 })
-  gantry.update(defineTool({ ...add.tool, version: '2.0.0', inputSchema: { type: 'object' }, run: () => 'mended' }))
-  assert.equal((await gantry.run('math:add')).output, 'mended')
+  gantry.update(defineTool({ ...add.tool, version: '2.0.0', inputSchema: { type: 'object' }, run: () => 'repaired' }))
+  assert.equal((await gantry.run('math:add')).output, 'repaired')
   assert.equal(gantry.unregister('math:add:2.0.0'), true)
   assert.deepEqual((await gantry.run('math:add', { a: 1, b: 1 })).output, { result: 2 })
   assert.equal(gantry.unregister('math:add'), true)
   assert.equal((await gantry.run('math:add')).error?.code, 'TOOL_NOT_FOUND')
 })
 
-test('wrong options are refused with a suggestion before anything starts', () => {
+test('invalid executor options are refused with a suggestion', () => {
   const wrong = (options: object, pattern: RegExp) =>
     assert.throws(
       () => createExecutor(options),
@@ -164,10 +164,10 @@ test('wrong options are refused with a suggestion before anything starts', () =>
   })) {
     wrong({ [key]: value }, new RegExp(`/${key} must be`))
   }
-  wrong(null as never, /an object of options/)
+  wrong(null as never, /Invalid options of createExecutor: it must be an object/)
 })
 
-test('wrong tools are refused with the path of what is wrong', () => {
+test('invalid tools are refused with the path of the fault', () => {
   const wrong = (definition: object, pattern: RegExp) =>
     assert.throws(
       () => createExecutor({ tools: [defineTool(definition as Parameters<typeof defineTool>[0])] }),
@@ -184,7 +184,7 @@ test('wrong tools are refused with the path of what is wrong', () => {
   wrong({ ...base, run: 'text' }, /run/)
 })
 
-test('a closed executor refuses calls, after letting running ones end', async () => {
+test('a closing executor refuses new calls and waits for running ones', async () => {
   const gate = Promise.withResolvers<string>()
   const slow = defineTool({
     namespace: 'test',
@@ -203,7 +203,7 @@ test('a closed executor refuses calls, after letting running ones end', async ()
   await gantry.close()
 })
 
-test('closing cancels what does not end in time, and closes the backends', async () => {
+test('close cancels calls that outlast the grace period, and closes the backends', async () => {
   let closed = 0
   const stuck = defineTool({
     namespace: 'test',
@@ -227,7 +227,7 @@ test('closing cancels what does not end in time, and closes the backends', async
   assert.equal(closed, 1)
 })
 
-test('a chain runs through the same pipeline with the same identity', async () => {
+test('a chain runs its steps through the executor', async () => {
   const gantry = createExecutor({ tools: [add] })
   const chain = await gantry.chain([
     { id: 'first', tool: 'math:add', args: { a: 1, b: 2 } },
@@ -237,7 +237,7 @@ test('a chain runs through the same pipeline with the same identity', async () =
   assert.deepEqual(chain.output, { result: 13 })
 })
 
-test('a listener that throws does not touch the call', async () => {
+test('a listener that throws does not fail the call', async () => {
   const gantry = createExecutor({ tools: [add] })
   const off = gantry.on('call:finished', () => {
     throw new Error('listener')
@@ -248,7 +248,7 @@ test('a listener that throws does not touch the call', async () => {
   off()
 })
 
-test('an update takes the new checker and function, and a second registration with another function is refused', async () => {
+test('update replaces the validator and the function of a tool, and a second register is refused', async () => {
   const numbered = (least: number, answer: string) =>
     defineTool({
       namespace: 'test',
@@ -265,14 +265,14 @@ test('an update takes the new checker and function, and a second registration wi
   assert.equal((await gantry.run('test:it', { n: 1 })).output, 'new')
 })
 
-test('misspelt options of a call and unknown events are refused, not ignored', async () => {
+test('unknown call options and event names are refused', async () => {
   const gantry = createExecutor({ tools: [add] })
   const result = await gantry.run('math:add', { a: 1, b: 1 }, { timeout: 5 } as never)
   assert.match(result.error?.message ?? '', /\/timeout is not an option \(did you mean "timeoutMs"\?\)/)
   assert.throws(() => gantry.on('call:finishd' as never, () => undefined), /no event call:finishd/)
 })
 
-test('a backend that is the only one of its kind needs no name in a binding', async () => {
+test('a binding needs no name when there is one backend of its kind', async () => {
   const remote = defineTool({ ...add.tool, name: 'far', backends: [{ kind: 'mine' }] })
   const one = { kind: 'mine', name: 'm1', call: () => 'far away' }
   assert.equal(
@@ -283,7 +283,7 @@ test('a backend that is the only one of its kind needs no name in a binding', as
   assert.equal((await two.run('math:far', { a: 1, b: 1 })).error?.code, 'NO_BACKEND')
 })
 
-test('closing waits for no backend that ignores its signal or throws, and lets go of a shared catalog', async () => {
+test('close does not wait for a backend that ignores its signal or throws', async () => {
   let closed = 0
   const backend = (name: string, close: () => Promise<void>) => ({ kind: name, name, call: () => null, close })
   const gantry = createExecutor({

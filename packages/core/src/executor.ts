@@ -5,46 +5,41 @@ import { createHost, drainBackend, shownText, shutDown } from './backend-lifecyc
 import type { Backend } from './backends/backend.ts'
 import { localBackend } from './backends/local.ts'
 import type { Catalog, CatalogEntry } from './catalogs/catalog.ts'
-import { memoryCatalog } from './catalogs/memory.ts'
+import { memoryCatalog, withHidden } from './catalogs/memory.ts'
 import { programBackend } from './code/program-backend.ts'
-import { programDefinition, withHidden } from './code/program-tool.ts'
-import { DiscoveredTools } from './discovered-tools.ts'
+import { programDefinition } from './code/program-tool.ts'
 import type { Executor } from './executor-interface.ts'
-import { createMethods, type ExecutorMethods, type SharedParts } from './executor-methods.ts'
+import { closed, createMethods, type ExecutorMethods, ownIdentity, type SharedParts } from './executor-methods.ts'
 import {
   asEgress,
   asPolicy,
   asSecrets,
   checkBackend,
   checkDefinedTool,
-  checkOptions,
+  checkExecutorOptions,
   defaultLimits,
   type ExecutorOptions,
-  isPositive,
   localOwner,
-  ownIdentity,
 } from './executor-options.ts'
 import { createRedactionMark } from './json/redact.ts'
 import { memoryPins } from './pins/memory.ts'
-import { createRunDeadlines, systemClock } from './pipeline/clock.ts'
-import { createEvents } from './pipeline/events.ts'
-import type { PipelineLimits, Ports } from './pipeline/ports.ts'
-import { createPreparedTools } from './pipeline/prepare.ts'
-import { type BackendInfo, backendKey, createBackendRegistry } from './pipeline/registry.ts'
-import { createHeldSecrets } from './pipeline/secrets.ts'
+import { createConnectionSecrets } from './pipeline/context.ts'
+import { createPreparedTools } from './pipeline/lookup.ts'
+import { createCallIds, createEvents, type PipelineLimits, type Ports, systemClock } from './pipeline/ports.ts'
+import { type BackendInfo, backendKey, createBackendRegistry } from './pipeline/resolve.ts'
+import { createRunDeadlines } from './pipeline/run.ts'
 import { allOf } from './policies/all-of.ts'
 import { createDeadlines } from './resilience/deadlines.ts'
-import { createSlots } from './resilience/slots.ts'
-import { closed, createCallIds } from './run-options.ts'
+import { createSlots, declaredShare } from './resilience/slots.ts'
 import { givenRuntimes, runtimeControl } from './runtimes/runtimes.ts'
 import { createSafeguards } from './safeguards.ts'
-import { createSources } from './tool-discovery.ts'
+import { createSources, DiscoveredTools } from './tool-discovery.ts'
 import { policyPorts } from './tool-visibility.ts'
 import type { DefinedTool } from './tools/tool.ts'
 
-/** Composes an executor; the only place where the parts meet. */
+/** The composition root of an executor. */
 export function createExecutor(options: ExecutorOptions = {}): Executor {
-  checkOptions(options)
+  checkExecutorOptions(options)
   const local = localBackend()
   const life = new AbortController()
   const runtimes = givenRuntimes(options.runtimes)
@@ -59,15 +54,15 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   const safeguards = createSafeguards(options.safeguards ?? {}, registry.all(), (event) => {
     events.emit('circuit:changed', event)
   })
-  const brought = new DiscoveredTools({
+  const discovered = new DiscoveredTools({
     catalog,
     pins: options.pins ?? memoryPins(),
     now: () => new Date().toISOString(),
     quarantined: ({ id, backend, reason }) => events.emit('tool:quarantined', { id, backend, reason }),
   })
-  const held = createHeldSecrets()
-  const shown = (backend: Backend, text: string): string => shownText(held, backend, text)
-  const sources = createSources(registry.all(), shown, (key) => brought.isQuarantined(key), life.signal)
+  const connectionSecrets = createConnectionSecrets()
+  const shown = (backend: Backend, text: string): string => shownText(connectionSecrets, backend, text)
+  const sources = createSources(registry.all(), shown, (key) => discovered.isQuarantined(key), life.signal)
   const ports: Ports = {
     catalog: withHidden(catalog, programDefinition.tool),
     prepared: createPreparedTools(limits, options.format === undefined ? {} : { format: options.format }),
@@ -80,9 +75,9 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     artifacts: options.artifacts ?? memoryArtifacts(),
     keepsFiles: options.artifacts !== undefined,
     secrets: asSecrets(options.secrets),
-    held,
+    connectionSecrets,
     mark: createRedactionMark(options.redactionKey),
-    slots: createSlots(),
+    slots: createSlots({ share: declaredShare }),
     events,
     tracer: options.tracer,
     clock: systemClock(options.now),
@@ -95,8 +90,8 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
       createHost(backend, {
         egress,
         secrets: ports.secrets,
-        held: ports.held,
-        publish: (from, tools) => brought.publish(from, tools, life.signal),
+        connectionSecrets: ports.connectionSecrets,
+        publish: (from, tools) => discovered.publish(from, tools, life.signal),
         report: (key, report) => events.emit('backend:reported', { backend: key, ...report }),
       }),
     )
@@ -112,12 +107,14 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     ports.prepared.forget(id)
   }
   let closing: Promise<void> | undefined
+  const state = { closed: false }
 
-  const house: SharedParts = {
+  const shared: SharedParts = {
     owner,
     nextId,
-    isClosed: () => closing !== undefined,
+    state,
     chainLimits: options.limits?.chain,
+    engines: options.engines,
     now: options.now,
     createCatalog,
     ready: (signal) => sources.ready(signal),
@@ -162,17 +159,17 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     }
     const backend = registry.remove(name)
     sources.remove(backend)
-    await brought.remove(backend)
+    await discovered.remove(backend)
     await drainBackend(ports, backend, graceMs)
     safeguards.remove(backend)
   }
 
   const executorOf = (given: Ports): Executor => {
     const under: Ports = { ...given, inner: () => inner }
-    const { doors, inner } = createMethods(house, under)
-    return { ...doors, tools: Object.assign(doors.tools, changes), ...controlsOf(under) }
+    const { methods, inner } = createMethods(shared, under)
+    return { ...methods, tools: Object.assign(methods.tools, changes), ...controlsOf(under) }
   }
-  /** Every executor has its own backends; those that no tool is bound to are not worth a line. */
+  /** Built-in backends that no tool is bound to are not listed. */
   const isListed = (): ((info: BackendInfo) => boolean) => {
     const unused = new Set(registry.all().flatMap(({ builtin, kind }) => (builtin ? [kind] : [])))
     for (let page = catalog.list({ limit: 1_000, allVersions: true }); unused.size > 0; ) {
@@ -190,7 +187,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     catalog,
     backends: {
       register: (backend) => changing(() => addBackend(backend)),
-      remove: async (name, { graceMs } = {}) => removeBackend(name, isPositive(graceMs) ? graceMs : 5_000),
+      remove: async (name, { graceMs } = {}) => removeBackend(name, graceOf(graceMs)),
       list: () => registry.list().filter(isListed()),
       enable: registry.enable,
       disable: registry.disable,
@@ -198,8 +195,8 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
         (await registry.health(signal, shown, key)).filter(key === undefined ? isListed() : () => true),
     },
     quarantine: {
-      list: () => brought.quarantined(),
-      approve: (id, how = {}) => brought.approve(id, how, how.signal ?? life.signal),
+      list: () => discovered.quarantined(),
+      approve: (id, how = {}) => discovered.approve(id, how, how.signal ?? life.signal),
     },
     circuits: safeguards.circuits,
     runtimes: runtimeControl(runtimes, life.signal),
@@ -207,17 +204,24 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     on: events.on,
     close: (how = {}) => {
       const closeAll = async (): Promise<void> => {
-        await shutDown(ports, isPositive(how.graceMs) ? how.graceMs : 5_000)
+        await shutDown(ports, graceOf(how.graceMs))
         life.abort(closed())
         unsubscribe()
+        await Promise.all(Object.values(options.engines ?? {}).map((engine) => engine.close()))
         await runtimes.close()
         if (egress !== options.egress) await egress.close()
       }
+      state.closed = true
       closing ??= closeAll()
       return closing
     },
   })
   return executorOf(ports)
+}
+
+/** The grace period of running calls; 5 s when the option is absent or invalid. */
+function graceOf(graceMs: number | undefined): number {
+  return graceMs !== undefined && graceMs > 0 && Number.isFinite(graceMs) ? graceMs : 5_000
 }
 
 function taken(id: string): ToolError {

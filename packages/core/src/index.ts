@@ -68,6 +68,7 @@ export type {
   BackendContext,
   BackendHost,
   BackendReport,
+  FoundTool,
   Health,
   InnerSearchOptions,
   ProgressReport,
@@ -77,8 +78,8 @@ export type {
   ToolContext,
 } from './backends/backend.ts'
 export { type HttpOptions, http } from './backends/http.ts'
-export type { FoundTool } from './backends/inner-calls.ts'
 export type {
+  EffectSink,
   InnerNames,
   InnerOutcome,
   InnerRequest,
@@ -86,7 +87,6 @@ export type {
   JournaledOutcome,
   ProgramJournal,
   StepNames,
-  WriteBack,
   WrittenFile,
 } from './backends/program-journal.ts'
 export type {
@@ -103,9 +103,8 @@ export type { DescribeOptions, ToolDoc } from './catalogs/describe.ts'
 export type { Embedder } from './catalogs/embeddings.ts'
 export type { Toolset } from './catalogs/filter.ts'
 export { memoryCatalog } from './catalogs/memory.ts'
-export type { ChainOptions } from './chain/chain.ts'
-export type { StepMiddleware } from './chain/step-middleware.ts'
-export type { QuarantinedTool } from './discovered-tools.ts'
+export type { ChainOptions, StepMiddleware } from './chain/chain.ts'
+export type { ChainWork, CodeWork, WorkEngine } from './chain/work-engine.ts'
 export type {
   Egress,
   EgressAllow,
@@ -117,7 +116,7 @@ export type {
   EgressScope,
   EgressTarget,
 } from './egress/egress.ts'
-export { lazyEgress as createEgress } from './egress/lazy-egress.ts'
+export { createEgress } from './egress/egress.ts'
 export type { EgressOptions, HostAddress, HostLookup } from './egress/options.ts'
 export { createExecutor } from './executor.ts'
 export type {
@@ -127,21 +126,22 @@ export type {
   FindOptions,
   ListTools,
   QuarantineControl,
+  RunOptions,
   ToolControl,
 } from './executor-interface.ts'
 export type { ExecutorLimits, ExecutorOptions } from './executor-options.ts'
 export { filePins } from './pins/file.ts'
 export { memoryPins } from './pins/memory.ts'
 export type { Pin, PinnedDefinition, PinStore, Pins } from './pins/pin.ts'
-export type { CheckedCall, Explanation } from './pipeline/check.ts'
-export type { EventMap, EventName } from './pipeline/events.ts'
-export type { LookupAnswer, LookupFunction } from './pipeline/prepare.ts'
+export type { CheckedCall, Explanation, RuntimeExplanation } from './pipeline/check.ts'
+export type { LookupAnswer, LookupFunction } from './pipeline/lookup.ts'
+export type { EventMap, EventName } from './pipeline/ports.ts'
 export type { Reconciled } from './pipeline/reconcile.ts'
-export type { Recorded } from './pipeline/recorded.ts'
-export type { BackendInfo } from './pipeline/registry.ts'
+export type { Recorded } from './pipeline/record.ts'
+export type { BackendInfo } from './pipeline/resolve.ts'
 export { allOf } from './policies/all-of.ts'
-export type { ValueCondition, When } from './policies/condition.ts'
 export type { Approval, ApprovalRequest, Approver, Decision, Policy, PolicyRequest } from './policies/policy.ts'
+export type { ValueCondition, When } from './policies/read-rule.ts'
 export { type Rule, type RulesOptions, rules } from './policies/rules.ts'
 export { tenantTools } from './policies/tenant-tools.ts'
 export {
@@ -172,15 +172,17 @@ export {
   retry,
 } from './resilience/retry.ts'
 export type { TenantCircuitEvent } from './resilience/tenant-circuits.ts'
-export type { RunOptions } from './run-options.ts'
 export type { Runtime } from './runtimes/runtime.ts'
 export type { RuntimeControl } from './runtimes/runtimes.ts'
 export {
   type LazyRuntimes,
   lazyRuntimes,
+  type ProgramTraits,
+  type RuntimeChoice,
   type RuntimeInfo,
   type Runtimes,
   type RuntimesLoad,
+  type RuntimeVerdict,
 } from './runtimes/runtimes.ts'
 export type { AskForTrial, BackendSafeguards, CircuitControl, SafeguardOptions } from './safeguards.ts'
 export { encryptedSecrets } from './secrets/encrypted.ts'
@@ -190,7 +192,7 @@ export { firstOf } from './secrets/first-of.ts'
 export { memorySecrets } from './secrets/memory.ts'
 export type { SecretRequest, SecretSource } from './secrets/secret.ts'
 export { openSecretStore, type SecretStore, type SecretStoreOptions } from './secrets/store.ts'
-export type { SourceFault } from './tool-discovery.ts'
+export type { QuarantinedTool, SourceFault } from './tool-discovery.ts'
 export type { ToolVisibility } from './tool-visibility.ts'
 export { type ArgsOf, type DefinedTool, defineTool, type ToolDefinition, type ToolSchema } from './tools/tool.ts'
 export type { Span, SpanFacts, SpanOptions, Tracer } from './tracing/tracer.ts'

@@ -1,43 +1,43 @@
 import { type ChainStep, type Identity, type Result, type Tool, ToolError } from '@gantry/contract'
-import type { InnerCalls } from './backends/inner-calls.ts'
+import type { InnerCalls } from './backends/backend.ts'
 import type { DocLevel } from './catalogs/describe.ts'
 import type { ChainOptions } from './chain/chain.ts'
+import { countSteps } from './chain/check-chain.ts'
 import type { RunStep } from './chain/context.ts'
-import { countSteps } from './chain/identify.ts'
 import type { Executor, ListTools } from './executor-interface.ts'
+import { closed, requestOf } from './executor-methods.ts'
 import { namespaceFault } from './ids/tool-id.ts'
 import { refuseCall, runCall } from './pipeline/pipeline.ts'
 import type { Ports } from './pipeline/ports.ts'
-import { closed, requestOf } from './run-options.ts'
 
-/** What the doors for programs are made of. */
+/** Dependencies of the methods for programs. */
 export interface InnerCallParts extends Pick<Executor, 'search' | 'describe' | 'find'> {
   readonly tools: ListTools
-  readonly isClosed: () => boolean
+  readonly state: { readonly closed: boolean }
   runChain(steps: readonly ChainStep[], run: RunStep, options: ChainOptions): ReturnType<Executor['chain']>
 }
 
-/** The doors for programs: like those for callers, but that their options come from us and need no check. */
+/** The methods for programs: like those for callers, without the check of options, which come from the executor itself. */
 export function createInnerCalls(ports: Ports, parts: InnerCallParts): InnerCalls {
   const run: InnerCalls['run'] = (tool, args, options): Promise<Result> => {
-    // The options are passed on as they are, because a copy of them for every call of a program would cost it.
+    // The options are not copied, because that would cost every call of a program.
     const request = requestOf(tool, args, options, options.callId, options.identity, options)
-    return parts.isClosed() ? refuseCall(request, ports, closed()) : runCall(request, ports)
+    return parts.state.closed ? refuseCall(request, ports, closed()) : runCall(request, ports)
   }
   return {
     run,
-    async chain(steps, { identity, place, writeBack, chainId, onCall, signal, traceparent, ...options }) {
+    async chain(steps, { identity, place, effectSink, chainId, onCall, signal, traceparent, ...options }) {
       let count = 0
       const runStep: RunStep = async (tool, args, { stepId: _step, index: _index, decisive: _decisive, ...step }) => {
         place.takeCall()
         count += 1
         const callId = step.callId ?? `${chainId}.${count}`
-        const request = { writeBack, traceparent, ...step }
+        const request = { effectSink, traceparent, ...step }
         const result = await runCall(requestOf(tool, args, request, callId, identity, { place }), ports)
         onCall(result)
         return result
       }
-      // What is no list of steps is refused by the chain itself.
+      // The chain itself refuses a value that is not a list of steps.
       return parts.runChain(steps as readonly ChainStep[], runStep, { ...options, chainId, signal, traceparent })
     },
     countSteps,
@@ -45,7 +45,7 @@ export function createInnerCalls(ports: Ports, parts: InnerCallParts): InnerCall
     describe: (tool, { level, ...how }) =>
       parts.describe(tool, { ...how, ...(level === undefined ? {} : { level: level as DocLevel }) }),
     async named({ namespaces, ids }, { identity, signal }) {
-      // A search asks every backend for its tools, so that those are there too.
+      // A search discovers the tools of every backend first.
       await parts.search('', { identity, signal, limit: 1 })
       const named = new Map<string, Tool>()
       for (const namespace of namespaces) {

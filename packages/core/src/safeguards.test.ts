@@ -16,17 +16,17 @@ import { defineTool } from './tools/tool.ts'
 
 const key = 'test:it @ remote:a'
 const down = (): never => {
-  throw new ToolError('BACKEND_UNAVAILABLE', 'Nobody is there.')
+  throw new ToolError('BACKEND_UNAVAILABLE', 'No backend answers.')
 }
 
 interface Setup {
   readonly gantry: Executor
-  /** What the backend does. */
+  /** The behaviour of the backend. */
   readonly backend: { answer: (signal: AbortSignal) => unknown; calls: number }
   readonly events: BreakerEvent[]
 }
 
-/** A tool `test:it` at a backend whose circuit opens at the second fault. */
+/** A tool `test:it` at a backend whose circuit opens at the second failure. */
 function setUp(safeguards: SafeguardOptions, rest: Partial<Tool> = {}): Setup {
   const state: Setup['backend'] = { answer: () => 'well', calls: 0 }
   const remote: Backend = {
@@ -48,7 +48,7 @@ function setUp(safeguards: SafeguardOptions, rest: Partial<Tool> = {}): Setup {
 
 const stateOf = ({ gantry }: Setup): string | undefined => gantry.circuits.list()[0]?.state
 
-test('a circuit that others opened refuses calls here, and lets them through when others closed it', async () => {
+test('a circuit that another instance opened refuses calls until another instance closes it', async () => {
   const setup = setUp({})
   const { gantry, backend, events } = setup
   gantry.circuits.hold(key, 5_000, 3)
@@ -67,7 +67,7 @@ test('a circuit that others opened refuses calls here, and lets them through whe
   )
 })
 
-test('what others say of backends that are not here, or have no breaker, is left out', () => {
+test('circuits of unknown backends and of backends without a breaker are ignored', () => {
   const { gantry } = setUp({ backends: { 'remote:a': { breaker: false } } })
   for (const other of [key, 'test:it @ remote:b', 'test:it', '', 'x @ remote:ab']) {
     gantry.circuits.hold(other, 5_000, 1)
@@ -76,7 +76,7 @@ test('what others say of backends that are not here, or have no breaker, is left
   assert.deepEqual(gantry.circuits.list(), [])
 })
 
-test('a closed circuit and one that rests are not asked about', async () => {
+test('no trial is requested while a circuit is closed or open', async () => {
   let asked = 0
   const setup = setUp({ trials: async () => ++asked })
   await setup.gantry.run('test:it')
@@ -87,7 +87,7 @@ test('a closed circuit and one that rests are not asked about', async () => {
   assert.equal(asked, 0)
 })
 
-test('of many calls that ask when the rest is over, one is the trial', async () => {
+test('one of many concurrent calls becomes the trial when the circuit may be tried', async () => {
   const asked: string[] = []
   const leave = Promise.withResolvers<number>()
   const { gantry, backend } = setUp({
@@ -114,7 +114,7 @@ test('of many calls that ask when the rest is over, one is the trial', async () 
   ])
 })
 
-test('without leave the circuit rests on for as long as it was told, and asks nobody meanwhile', async () => {
+test('a refused trial keeps the circuit open for the given time, without another request', async () => {
   let asked = 0
   const { gantry, backend } = setUp({ trials: async () => (++asked === 1 ? 7_000 : 0) })
   gantry.circuits.hold(key, 0, 1)
@@ -127,7 +127,7 @@ test('without leave the circuit rests on for as long as it was told, and asks no
   assert.equal(backend.calls, 0)
 })
 
-test('a circuit that closed while somebody asked lets the call through whatever the answer', async () => {
+test('a circuit that closes during a trial request allows the call, whatever the answer', async () => {
   const leave = Promise.withResolvers<number>()
   const setup = setUp({ trials: () => leave.promise })
   setup.gantry.circuits.hold(key, 0, 1)
@@ -139,8 +139,8 @@ test('a circuit that closed while somebody asked lets the call through whatever 
   assert.equal(stateOf(setup), 'closed')
 })
 
-test('nobody to ask, or nonsense for an answer, is leave', async () => {
-  const nobody: readonly NonNullable<SafeguardOptions['trials']>[] = [
+test('a trial request that fails or has a malformed answer allows the trial', async () => {
+  const faulty: readonly NonNullable<SafeguardOptions['trials']>[] = [
     () => Promise.reject(new Error('away')),
     () => {
       throw new Error('away')
@@ -148,7 +148,7 @@ test('nobody to ask, or nonsense for an answer, is leave', async () => {
     async () => Number.NaN,
     async () => 'no' as unknown as number,
   ]
-  for (const trials of nobody) {
+  for (const trials of faulty) {
     const { gantry } = setUp({ trials, bulkhead: { concurrency: 1, queue: 5 } })
     gantry.circuits.hold(key, 0, 1)
     const results = await Promise.all([gantry.run('test:it'), gantry.run('test:it')])
@@ -159,7 +159,7 @@ test('nobody to ask, or nonsense for an answer, is leave', async () => {
   }
 })
 
-test('a call that gives up while it asks makes no trial, and its place goes to the next', async () => {
+test('a call that is cancelled during its trial request makes no trial, and the next call gets its slot', async () => {
   const answers = [Promise.withResolvers<number>(), Promise.withResolvers<number>()]
   let asked = 0
   const trials = (): Promise<number> => answers[asked++]?.promise ?? Promise.resolve(0)
@@ -186,7 +186,7 @@ const codeOf = async (run: Promise<Result>): Promise<string> => {
   return error?.code ?? status
 }
 
-test('a tenant that opens a circuit with its calls closes the tool for no other tenant', async () => {
+test('failed calls of one tenant do not open the circuit for other tenants', async () => {
   const setup = setUp({})
   setup.backend.answer = down
   for (let call = 0; call < 10; call++) await setup.gantry.run('test:it', {}, of('a'))
@@ -202,7 +202,7 @@ test('a tenant that opens a circuit with its calls closes the tool for no other 
   )
 })
 
-test('a backend that fails for several tenants is left alone by all', async () => {
+test('a backend that fails for several tenants opens the circuit for all', async () => {
   const setup = setUp({})
   setup.backend.answer = down
   for (const tenant of ['a', 'b', 'c', 'd']) {
@@ -215,7 +215,7 @@ test('a backend that fails for several tenants is left alone by all', async () =
   assert.equal(await codeOf(setup.gantry.run('test:it', {}, of('d'))), 'ok')
 })
 
-test('a function of this process that keeps failing rests, and wrong input or a failure that it answers does not count', async () => {
+test('thrown errors of a local function open its circuit; invalid input and reported failures do not', async () => {
   let [calls, mode] = [0, 'answer']
   const flaky = defineTool({
     ...{ namespace: 'test', name: 'flaky', description: 'It.' },
@@ -236,7 +236,7 @@ test('a function of this process that keeps failing rests, and wrong input or a 
   await gantry.close()
 })
 
-test('a tool, or a backend, can do without a breaker', async () => {
+test('the breaker can be disabled for a tool, a backend or all', async () => {
   const run = (): never => {
     throw new Error('broken')
   }
@@ -262,8 +262,8 @@ test('a tool, or a backend, can do without a breaker', async () => {
   ])
 })
 
-test('a call fails at once while its circuit is open, unless it or its tool chose to wait', async () => {
-  /** The circuit rests for so long that no test sees its end, or for a moment. */
+test('a call fails at once while its circuit is open, unless onCircuitOpen is wait', async () => {
+  /** Opens the circuit for longer than any test runs, or for a moment. */
   const rests = ({ gantry }: Setup, restMs: number): void => {
     gantry.circuits.close(key)
     gantry.circuits.hold(key, restMs, 1)
@@ -288,7 +288,7 @@ test('a call fails at once while its circuit is open, unless it or its tool chos
   assert.equal(await codeOf(plain.gantry.run('test:it', {}, wrong)), 'INPUT_INVALID')
 })
 
-test('a call that waits for its circuit does not wait beyond its time', async () => {
+test('a call fails at once if its circuit stays open beyond its timeout', async () => {
   const setup = setUp({})
   setup.backend.answer = down
   for (let call = 0; call < 2; call++) await setup.gantry.run('test:it')
@@ -297,23 +297,23 @@ test('a call that waits for its circuit does not wait beyond its time', async ()
   assert.ok(Number(error?.details?.retryAfterMs) > 5_000)
 })
 
-test('a retry does not wait for a circuit, and what an earlier attempt may have done stays known', async () => {
+test('a retry does not wait for a circuit, and the error keeps the effect of an earlier attempt', async () => {
   const setup = setUp({}, { effect: 'repeatable', retry: { attempts: 5, delayMs: 0 } })
   setup.backend.answer = () => {
     throw new ToolError('TIMEOUT', 'No answer.', { effect: 'possible' })
   }
   const { error, attempts } = await setup.gantry.run('test:it')
   assert.deepEqual([error?.code, error?.effect, attempts], ['TIMEOUT', 'possible', 2])
-  // A rest that the rule would wait for.
+  // An open time that the retry rule would wait for.
   setup.gantry.circuits.close(`${key} for "local"`)
   setup.gantry.circuits.hold(`${key} for "local"`, 5_000, 1)
   const { error: next, attempts: none } = await setup.gantry.run('test:it')
   assert.deepEqual([next?.code, next?.effect, none], ['CIRCUIT_OPEN', 'none', 0])
 })
 
-test('an origin that does not answer closes http:fetch for that origin alone', async (t) => {
+test('an unreachable origin opens the circuit of http:fetch for that origin only', async (t) => {
   const server = await serve(t, (_, response) => response.end('here'))
-  // No server of this machine listens on the first port.
+  // No server listens on port 1.
   const gone = { origin: 'http://127.0.0.1:1' }
   const gantry = createExecutor({
     tools: builtinTools(),
@@ -332,7 +332,7 @@ test('an origin that does not answer closes http:fetch for that origin alone', a
   )
 })
 
-sandboxTest('a program that takes longer than its call, or fails, says nothing about the sandbox', async () => {
+sandboxTest('programs that time out or fail do not open the circuit of the sandbox', async () => {
   const gantry = createExecutor({
     tools: builtinTools(),
     runtimes: { pool: false },
@@ -346,7 +346,7 @@ sandboxTest('a program that takes longer than its call, or fails, says nothing a
   await gantry.close()
 })
 
-test('a sandbox that does not start counts, and what a program did in one does not', () => {
+test('a sandbox that does not start counts as a failure; errors of its program do not', () => {
   const counted = (code: ErrorCode, retryable: boolean): boolean =>
     didNotStart(new ToolError(code, 'It.', { retryable }))
   assert.equal(counted('SANDBOX_INIT_FAILED', true), true)
@@ -357,7 +357,10 @@ test('a sandbox that does not start counts, and what a program did in one does n
   }
 })
 
-test('what is asked must be a function', () => {
+test('safeguards.trials must be a function', () => {
   const wrong = { trials: true } as unknown as SafeguardOptions
-  assert.throws(() => setUp(wrong), { code: 'CONFIG_INVALID', message: '/safeguards/trials must be a function.' })
+  assert.throws(() => setUp(wrong), {
+    code: 'CONFIG_INVALID',
+    message: 'Invalid options of safeguards: /safeguards/trials must be a function.',
+  })
 })

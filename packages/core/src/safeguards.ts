@@ -1,10 +1,13 @@
 import { performance } from 'node:perf_hooks'
-import { type Issue, type Json, ToolError } from '@gantry/contract'
+import type { Json, ToolError } from '@gantry/contract'
+import { isObject, isText } from '@gantry/contract/internal/json'
 import type { Backend } from './backends/backend.ts'
+import { callback, either, type Member, mapOf, part, whole } from './options/option.ts'
+import { optionsCheck, refuse, unknownMembers } from './options/options.ts'
 import type { GuardedCall, Passage, Safeguards, Waiting } from './pipeline/ports.ts'
-import { backendKey } from './pipeline/registry.ts'
-import type { Breaker, BreakersOptions, Permit } from './resilience/breaker.ts'
-import { type BulkheadOptions, createBulkhead, type Release } from './resilience/bulkhead.ts'
+import { backendKey } from './pipeline/resolve.ts'
+import { type Breaker, type BreakersOptions, circuitMembers, type Permit } from './resilience/breaker.ts'
+import { type BulkheadOptions, bulkheadMembers, createBulkhead, type Release } from './resilience/bulkhead.ts'
 import { isFault } from './resilience/circuit.ts'
 import {
   type CircuitSummary,
@@ -12,71 +15,93 @@ import {
   readCircuitKey,
   summarizeCircuits,
   type TenantState,
-} from './resilience/circuit-summary.ts'
-import { createRateLimit, type RateLimitOptions } from './resilience/rate-limit.ts'
-import { createRetryBudget, type RetryBudget, type RetryBudgetOptions } from './resilience/retry.ts'
+} from './resilience/circuit-state.ts'
+import { createRateLimit, type RateLimitOptions, rateMembers } from './resilience/rate-limit.ts'
+import { createRetryBudget, type RetryBudget, type RetryBudgetOptions, retryBudgetMembers } from './resilience/retry.ts'
 import { createTenantCircuits, type TenantCircuitEvent, type TenantCircuits } from './resilience/tenant-circuits.ts'
-import { didYouMean } from './search/index.ts'
 
-/** What stands before one backend. */
+/** The safeguards of one backend. */
 export interface BackendSafeguards {
-  /** When a tool's circuit opens there; false for never. */
+  /** When a tool's circuit opens; false for never. */
   readonly breaker?: Omit<BreakersOptions, 'onEvent' | 'outcome' | 'now' | 'random'> | false
-  /** How many calls at a time; no limit when absent. */
+  /** The concurrency limit; none when absent. */
   readonly bulkhead?: Omit<BulkheadOptions, 'name'>
-  /** How many calls in a time; no limit when absent. */
+  /** The rate limit; none when absent. */
   readonly rate?: Pick<RateLimitOptions, 'perSecond' | 'burst'>
-  /** How much of the load may be repeats; false for no limit. */
+  /** The share of the load that may be retries; false for no limit. */
   readonly retryBudget?: Omit<RetryBudgetOptions, 'now'> | false
 }
 
 export interface SafeguardOptions extends BackendSafeguards {
-  /** By key, over the above: `{ 'http:github': { rate: { perSecond: 10, burst: 20 } } }`. */
+  /** Overrides by backend key: `{ 'http:github': { rate: { perSecond: 10, burst: 20 } } }`. */
   readonly backends?: { readonly [key: string]: BackendSafeguards }
   readonly trials?: AskForTrial
 }
 
 /**
- * Asks those who share a backend whether a circuit, by its key, may be tried here: 0 when it may, or else the milliseconds
- * for which it rests on. Only asked when a rest is over, while its call waits, so it should answer soon; when it rejects,
- * the circuit is tried.
+ * Requests a trial of a circuit, by its key, from the processes that share the backend. Resolves with 0 when this process
+ * may try it, or with the milliseconds for which it stays open. Called when the open time has passed, while a call waits,
+ * so it should answer soon; a rejection allows the trial.
  */
 export type AskForTrial = (key: string) => Promise<number>
 
 /**
- * The circuits of an executor. Each has a name, `tool @ backend`, with ` > origin` where the backend reaches several, and
- * under it the circuits of the tenants that used it, and a shared one while several of them rest. `circuitKey` makes the
- * key of one of these from the name and the tenant.
+ * The circuits of an executor. Each has a name, `tool @ backend`, with ` > origin` for a backend with several origins. A
+ * name has one circuit per tenant that used it, and a shared one while those of several tenants are open. `circuitKey` makes
+ * the key of one of these from the name and the tenant.
  */
 export interface CircuitControl {
   list(): readonly CircuitSummary[]
   /** The circuits of tenants and the shared ones, each by its key. */
   states(): readonly TenantState[]
-  /** Opens the circuit of a key because others did, or lets it rest for longer; one of a backend that is not here is left out. */
+  /** Opens the circuit of a key, or extends its open time, because another process did. Ignores unknown backends. */
   hold(key: string, restMs: number, streak: number): void
-  /** Closes the circuit of a key because a trial of others went well. */
+  /** Closes the circuit of a key because the trial of another process succeeded. */
   close(key: string): void
-  /** Closes a circuit by its name, for all tenants or for one, on behalf of an operator; whether it was not closed. */
+  /** Closes a circuit by its name, for all tenants or for one, on behalf of an operator. Returns whether it was not closed. */
   reset(circuit: string, tenant?: string): boolean
-  /** Their states as JSON, for a process that starts later. */
+  /** The states as JSON, for a process that starts later. */
   snapshot(): Json
-  /** Takes up what `snapshot` gave; CONFIG_INVALID when it is anything else. */
+  /** Restores a `snapshot`. Throws CONFIG_INVALID for any other value. */
   restore(json: unknown): void
 }
 
-/** The guards of one backend. */
+type Breaking = Exclude<BackendSafeguards['breaker'], false | undefined>
+type Budgeting = Exclude<BackendSafeguards['retryBudget'], false | undefined>
+const none = part((value) => value === false, 'false')
+const backendMembers: { readonly [Key in keyof Required<BackendSafeguards>]: Member } = {
+  breaker: either(none, optionsCheck<Breaking>({ members: { ...circuitMembers, most: whole(1) } })),
+  bulkhead: optionsCheck<NonNullable<BackendSafeguards['bulkhead']>>({
+    members: bulkheadMembers,
+    required: ['concurrency'],
+  }),
+  rate: optionsCheck<NonNullable<BackendSafeguards['rate']>>({
+    members: rateMembers,
+    required: ['perSecond', 'burst'],
+  }),
+  retryBudget: either(none, optionsCheck<Budgeting>({ members: retryBudgetMembers })),
+}
+const check = optionsCheck<SafeguardOptions>({
+  members: {
+    ...backendMembers,
+    backends: mapOf(optionsCheck<BackendSafeguards>({ members: backendMembers })),
+    trials: callback,
+  },
+})
+
+/** The safeguards of one backend, in use. */
 interface Guards {
   enter(call: GuardedCall, waiter: Waiting): Passage | Promise<Passage>
   readonly budget: RetryBudget | undefined
   readonly circuits: TenantCircuits | undefined
 }
 
-/** Programs over tools fail by the calls that they make, which have circuits of their own. */
+/** Programs over tools have no breaker: their inner calls have circuits of their own. */
 const unguarded = 'program'
-/** Functions of this process have a breaker; what limits the load on a service is for those who name them. */
+/** Local functions have a breaker. Rate and concurrency limits apply only if they are configured for `local`. */
 const onlyBreaker = 'local'
 
-/** Guards every backend; `backends.local` gives functions of this process more than a breaker. */
+/** Creates the safeguards of every backend. */
 export function createSafeguards(
   options: SafeguardOptions,
   backends: readonly Backend[],
@@ -84,12 +109,10 @@ export function createSafeguards(
 ): Safeguards & { readonly circuits: CircuitControl; add(backend: Backend): void; remove(backend: Backend): void } {
   const { backends: own = {}, trials, ...common } = options
   const keys = backends.map(({ kind, name }) => backendKey(kind, name))
-  refuseUnknown(Object.keys(options), [...safeguardKeys, 'backends', 'trials'], '/safeguards', 'is not an option')
-  if (trials !== undefined && typeof trials !== 'function') throw refused('/safeguards/trials', 'must be a function')
-  refuseUnknown(Object.keys(own), keys, '/safeguards/backends', 'is no backend')
-  for (const [key, one] of Object.entries(own)) {
-    refuseUnknown(Object.keys(one), safeguardKeys, `/safeguards/backends/${key}`, 'is not an option')
-  }
+  refuse('options of safeguards', [
+    ...check.issues(options, '/safeguards'),
+    ...(isObject(own) ? unknownMembers(own, keys, '/safeguards/backends', 'a backend') : []),
+  ])
   const { breaker } = common
   const lean: BackendSafeguards = { ...(breaker === undefined ? {} : { breaker }), retryBudget: false }
   const guards = new Map<Backend, Guards>()
@@ -131,7 +154,7 @@ export function createSafeguards(
 
 const freePassage: Passage = { succeed: () => undefined, fail: () => undefined }
 
-/** Past the rate, then into a place, then through the circuit: a trial that waited for a place would be no trial. */
+/** Checks the rate, then takes a slot, then asks the circuit: a trial that waited for a slot would delay its result. */
 function createGuards(
   key: string,
   options: BackendSafeguards,
@@ -140,7 +163,7 @@ function createGuards(
 ): Guards {
   const { breaker = {}, bulkhead, rate, retryBudget = {} } = options
   const circuits = breaker === false ? undefined : createTenantCircuits({ ...breaker, onEvent })
-  const places = bulkhead === undefined ? undefined : createBulkhead({ ...bulkhead, name: key })
+  const slots = bulkhead === undefined ? undefined : createBulkhead({ ...bulkhead, name: key })
   const limit = rate === undefined ? undefined : createRateLimit({ ...rate, name: key })
   const names = new Map<string, string>()
   const paces = createPaces()
@@ -170,9 +193,9 @@ function createGuards(
     budget: retryBudget === false ? undefined : createRetryBudget(retryBudget),
     enter(call, waiter) {
       limit?.take()
-      const place = places?.enter(waiter.signal, call.tenant)
-      if (place === undefined || typeof place === 'function') return pass(call, place, waiter)
-      return place.then((release) => {
+      const slot = slots?.enter(waiter.signal, call.tenant)
+      if (slot === undefined || typeof slot === 'function') return pass(call, slot, waiter)
+      return slot.then((release) => {
         giveBackUnwanted(release, waiter.signal)
         return pass(call, release, waiter)
       })
@@ -180,7 +203,7 @@ function createGuards(
   }
 }
 
-/** A place that came when nobody waited any more goes back at once. */
+/** A slot that was granted after its call was cancelled is released at once. */
 function giveBackUnwanted(release: Release | undefined, signal: AbortSignal): void {
   if (!signal.aborted) return
   release?.()
@@ -196,10 +219,10 @@ function entered(circuits: TenantCircuits, circuit: string, tenant: string, rele
   }
 }
 
-/** Asks those who share a circuit whose rest is over; of many calls that ask here, one is the trial. */
+/** Requests a trial from the processes that share a circuit. Of the waiting calls of this process, one becomes the trial. */
 async function tried(trials: AskForTrial, key: string, circuit: Breaker): Promise<void> {
   const waitMs = await askedFor(key, trials)
-  // What was heard in the meantime is newer than the answer.
+  // A notification received during the request is newer than its answer.
   if (waitMs > 0 && circuit.due) circuit.hold(waitMs, 0)
 }
 
@@ -211,10 +234,10 @@ async function askedFor(key: string, trials: AskForTrial): Promise<number> {
   }
 }
 
-/** Tools whose circuits are named at one backend; a caller cannot make it grow, because tools are the host's. */
+/** Circuit names by tool at one backend. Callers cannot make it grow, because the host registers tools. */
 const mostNames = 10_000
 
-/** The name of the circuit that a call goes through: its tool at its backend, and the origin where it has one. */
+/** The name of the circuit of a call: its tool at its backend, with the origin if it has one. */
 function circuitOf(names: Map<string, string>, { tool, backend, binding, args }: GuardedCall, key: string): string {
   const id = tool.entry.key
   let name = names.get(id)
@@ -227,14 +250,14 @@ function circuitOf(names: Map<string, string>, { tool, backend, binding, args }:
   return origin === undefined ? name : `${name} > ${origin}`
 }
 
-/** How long a circuit's calls of one tenant took where they were answered, lately. */
+/** The recent duration of answered calls of one tenant at a circuit. */
 interface Pace {
   slowestMs: number
 }
 
 const mostPaces = 10_000
 
-/** One pace for each tenant, because a slow call of one must not excuse the time-outs of another. */
+/** One pace per tenant, because a slow call of one tenant must not excuse the timeouts of another. */
 function createPaces() {
   let paces = new Map<string, Map<string, Pace>>()
   let size = 0
@@ -260,7 +283,7 @@ function createPaces() {
   }
 }
 
-/** A class, because two functions made anew for every call of a local tool would cost it. */
+/** A class, because two closures per call would slow down local tools. */
 class GuardedPassage implements Passage {
   readonly #backend: Backend
   readonly #permit: Permit | undefined
@@ -283,7 +306,7 @@ class GuardedPassage implements Passage {
   }
 
   fail(failure: ToolError, until?: PromiseLike<unknown>): void {
-    // A caller who waits for less time than the backend usually takes says nothing about the backend.
+    // A timeout shorter than the usual duration of the backend does not count against it.
     const hasty = failure.code === 'TIMEOUT' && performance.now() - this.#start < 2 * (this.#pace?.slowestMs ?? 0)
     if (!hasty && (this.#backend.isFault ?? isFault)(failure)) this.#permit?.fault()
     else this.#permit?.leave()
@@ -294,7 +317,7 @@ class GuardedPassage implements Passage {
   }
 }
 
-/** Each circuit goes back to its backend; one of a backend that is not here any more is dropped. */
+/** Restores each circuit at its backend; those of unknown backends are dropped. */
 function restoreCircuits(guards: ReadonlyMap<Backend, Guards>, json: unknown): void {
   const rows: readonly unknown[] = Array.isArray(json) ? json : [json]
   for (const [backend, { circuits }] of guards) {
@@ -308,19 +331,5 @@ function isAt(circuit: string, { kind, name }: Backend): boolean {
 }
 
 function isKeyed(row: unknown): row is { readonly key: string } {
-  return typeof row === 'object' && row !== null && typeof (row as { key?: unknown }).key === 'string'
-}
-
-const safeguardKeys = ['breaker', 'bulkhead', 'rate', 'retryBudget']
-
-function refuseUnknown(named: readonly string[], known: readonly string[], at: string, what: string): void {
-  const issues = named
-    .filter((key) => !known.includes(key))
-    .map((key) => ({ path: `${at}/${key}`, message: `${what}${didYouMean(key, known)}` }))
-  const [first] = issues
-  if (first !== undefined) throw refused(first.path, first.message, issues)
-}
-
-function refused(path: string, message: string, issues: readonly Issue[] = [{ path, message }]): ToolError {
-  return new ToolError('CONFIG_INVALID', `${path} ${message}.`, { details: { issues } })
+  return isObject(row) && isText(row.key)
 }

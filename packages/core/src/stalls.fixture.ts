@@ -12,18 +12,17 @@ import { createExecutor } from '@gantry/tools'
 import { builtinTools } from '@gantry/tools/internal/builtin'
 import { demoTools } from '@gantry/tools/internal/demo'
 import { htmlText } from '@gantry/tools/internal/web/html-text'
-import { mediaType } from './artifacts/media-type.ts'
-import { createEventReader, createLineReader } from './backends/http/event-stream.ts'
+import { mediaType } from './artifacts/artifact.ts'
 import { readTemplate, templateFault } from './backends/http/parameters.ts'
+import { createEventReader, createLineReader } from './backends/http/response.ts'
 import { firstSentences } from './catalogs/describe.ts'
 import { readGatewayRequest } from './code/gateway-request.ts'
-import { createEgress } from './egress/guard.ts'
+import { createEgressGuard } from './egress/guard.ts'
 import { parseRules } from './egress/rules.ts'
 import { secretNames } from './ids/secret-reference.ts'
 import { canonicalJson } from './json/canonical.ts'
-import { copyJson } from './json/copy.ts'
-import { JsonError } from './json/limits.ts'
 import { parseAnswer, parseJson } from './json/parse.ts'
+import { copyJson, JsonError } from './json/plain.ts'
 import { createRedactor } from './json/redact.ts'
 import { rules } from './policies/rules.ts'
 import { defineTool } from './tools/tool.ts'
@@ -31,7 +30,17 @@ import { readTraceparent } from './tracing/tracer.ts'
 
 const { signal } = new AbortController()
 const formats = [
-  ...['date', 'time', 'date-time', 'duration', 'email', 'idn-email', 'hostname', 'idn-hostname', 'ipv4', 'ipv6', 'uri'],
+  'date',
+  'time',
+  'date-time',
+  'duration',
+  'email',
+  'idn-email',
+  'hostname',
+  'idn-hostname',
+  'ipv4',
+  'ipv6',
+  'uri',
   ...[
     'uri-reference',
     'iri',
@@ -44,10 +53,10 @@ const formats = [
   ],
 ]
 const patterns = ['^\\s*a', '(a+)+$', '\\s+$', '^(\\w+\\s?)*$', '(.*)x(.*)y', 'a{1,50}b', '\\p{L}+\\d']
-/** How callers break a long text into pieces: what keeps the whole and looks at it again for each of them shows here. */
+/** Splits a long text into pieces, which exposes readers that scan the whole text again for each piece. */
 const pieceLength = 1_009
 
-/** The tools that texts are fed to besides those that ship with Gantry. */
+/** Tools that receive the texts, in addition to the built-in ones. */
 const textTools = [
   defineTool({
     namespace: 'test',
@@ -74,7 +83,7 @@ const textTools = [
   }),
 ]
 
-/** Every way by which text of callers, tools, servers and documents enters the library; `close` ends what they run on. */
+/** Every entry point of the library for text of callers, tools, servers and documents; `close` releases their resources. */
 export function libraryEntryPoints(): { readonly points: readonly EntryPoint[]; close(): Promise<void> } {
   const gantry = createExecutor({ tools: [...demoTools(), ...builtinTools(), ...textTools] })
   const points = [...executorPoints(gantry), ...chainPoints(gantry), ...documentPoints(), ...readerPoints()]
@@ -131,7 +140,7 @@ function chainPoints(gantry: Executor): EntryPoint[] {
 }
 
 function documentPoints(): EntryPoint[] {
-  const egress = createEgress({ allow: ['https://api.example.com'] })
+  const egress = createEgressGuard({ allow: ['https://api.example.com'] })
   const hidden = createRedactor({ values: ['correct-horse-battery', 'aaaaaaaa'] })
   const fetched = (url: string) => egress.request({ url, owner: 'test', method: 'GET', signal })
   const entries = (text: string) => [text, `https://${text}`, `https://*.${text}`]
@@ -157,7 +166,7 @@ function documentPoints(): EntryPoint[] {
       also: ['a', '&amp', '\\n'],
       feed: (text) => [hidden.text(text), hidden.cut(text, text.length - 1)],
     },
-    { name: 'redacted value', factor: 3, also: ['a'], feed: (text) => hidden.value({ [text]: 1, url: `a://${text}` }) },
+    { name: 'redacted value', factor: 6, also: ['a'], feed: (text) => hidden.value({ [text]: 1, url: `a://${text}` }) },
     { name: 'redacted bytes', feed: (text) => hidden.bytes(Buffer.from(text)) },
     { name: 'schema', feed: (text) => each(schemasOf(text), (schema) => compileSchema(schema)) },
     {
@@ -195,7 +204,7 @@ function documentPoints(): EntryPoint[] {
   ]
 }
 
-/** Readers of what comes in pieces. */
+/** Readers of text that arrives in pieces. */
 function readerPoints(): EntryPoint[] {
   const hidden = createRedactor({ values: ['correct-horse-battery', 'aaaaaaaa'] })
   const buffers = (text: string) => piecesOf(text, pieceLength).map((piece) => Buffer.from(piece))
@@ -230,7 +239,7 @@ function pushed<T>(reader: { push(piece: T): unknown }, pieces: readonly T[]): v
   for (const piece of pieces) reader.push(piece)
 }
 
-/** Does something with each of several values, and passes over those that are refused. */
+/** Runs a function for each value, and ignores values that are refused. */
 async function each<T>(values: readonly T[], work: (value: T) => unknown): Promise<void> {
   for (const value of values) {
     try {
@@ -251,7 +260,7 @@ function piecesOf(text: string, length: number): string[] {
   return Array.from({ length: Math.ceil(text.length / length) }, (_, at) => text.slice(at * length, (at + 1) * length))
 }
 
-/** Together no longer than arguments may be. */
+/** The total length is within the limit of arguments. */
 function textArguments(text: string): object {
   const names = [...formats, ...patterns]
   const part = text.slice(0, Math.floor(text.length / names.length))

@@ -13,7 +13,7 @@ for (const point of points) {
   })
 }
 
-test('a pointer of a policy that cannot be read is refused at once, however many slashes it has', async () => {
+test('an invalid JSON Pointer in a policy is refused at once, however many slashes it has', async () => {
   const pointer = `${'/'.repeat(29)}~`
   const ticks = await missedTicks(() => {
     assert.throws(() => rules([{ allow: 'demo:add', when: { [pointer]: { eq: 1 } } as never }]), /JSON Pointer/)

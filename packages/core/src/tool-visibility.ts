@@ -1,15 +1,15 @@
 import type { Identity } from '@gantry/contract'
 import type { Catalog, CatalogEntry } from './catalogs/catalog.ts'
 import { CatalogHash } from './catalogs/digests.ts'
+import { type NamedTool, type ToolMatcher, toolMatcher } from './ids/tool-pattern.ts'
 import { canonicalJson, digestOf } from './json/canonical.ts'
 import { missingPermissions } from './pipeline/authorize.ts'
 import { namedBy } from './pipeline/lookup.ts'
 import type { Ports } from './pipeline/ports.ts'
 import type { Policy } from './policies/policy.ts'
-import { toolScope } from './policies/tool-scope.ts'
 
 /**
- * What a caller may know of a tool.
+ * Whether a caller may find and describe a tool.
  * - `visible`: discovery lists it.
  * - `hidden`: a call reaches it and is denied by name; discovery leaves it out.
  * - `absent`: every answer is that for a name which no tool has.
@@ -146,4 +146,44 @@ function* entriesOf(catalog: Catalog): Generator<CatalogEntry> {
 function keep<T>(known: Map<string, T>, name: string, value: T, most: number): void {
   if (known.size >= most) known.clear()
   known.set(name, value)
+}
+
+/** Whether a tool exists for an identity. Fast, and never throws. */
+type ToolScope = (identity: Identity, tool: NamedTool) => boolean
+
+/** Most pattern lists that are cached; identities of one API key or tenant share a list. */
+const mostLists = 1_000
+
+/** A tool must match the patterns of the identity and exist for the policy. */
+export function toolScope(policy: Policy | undefined): ToolScope {
+  const matchers = new Map<string, ToolMatcher>()
+  const matcherOf = (patterns: readonly string[]): ToolMatcher => {
+    const name = JSON.stringify(patterns)
+    const known = matchers.get(name)
+    if (known !== undefined) return known
+    if (matchers.size >= mostLists) matchers.clear()
+    const matcher = scopeOf(patterns)
+    matchers.set(name, matcher)
+    return matcher
+  }
+  return (identity, tool) => {
+    const { tools } = identity
+    if (tools !== undefined && !matcherOf(tools)(tool)) return false
+    return policy?.exists === undefined || isThere(policy, identity, tool)
+  }
+}
+
+/** An invalid or empty list matches no tool. */
+function scopeOf(patterns: readonly string[]): ToolMatcher {
+  const issues: never[] = []
+  const matches = toolMatcher(patterns, '', issues)
+  return issues.length === 0 ? matches : () => false
+}
+
+function isThere(policy: Policy, identity: Identity, tool: NamedTool): boolean {
+  try {
+    return policy.exists?.(identity, tool) === true
+  } catch {
+    return false
+  }
 }

@@ -58,15 +58,15 @@ function answer({ url = '' }: IncomingMessage, response: ServerResponse, forms: 
   response.setHeader('content-type', 'application/json').end(JSON.stringify({ forms, said, [said]: [forms] }))
 }
 
-/** Everything that anybody outside a call can see of it. */
+/** Everything of a call that can be seen from outside. */
 function watchAll(gantry: Executor): unknown[] {
-  const heard: unknown[] = []
+  const observed: unknown[] = []
   const names = [
     ...(['call:started', 'call:reported', 'call:finished', 'call:late', 'call:failover', 'circuit:changed'] as const),
     ...(['backend:reported', 'tool:quarantined', 'egress:attempted', 'catalog:changed'] as const),
   ]
-  for (const name of names) gantry.on(name, (event) => heard.push([name, event]))
-  return heard
+  for (const name of names) gantry.on(name, (event) => observed.push([name, event]))
+  return observed
 }
 
 /** Runs a tool in every way, and keeps what comes back and what is thrown. */

@@ -47,7 +47,7 @@ function codeFileOf(file, [command = 'help']) {
   return join(cacheFolder(), [process.version, ino, Math.round(mtimeMs), size, known].join('-'))
 }
 
-/** Written aside and renamed, so that nobody reads half of it; code of older bundles goes. */
+/** Written aside and renamed, so that no reader sees half of it; code of older bundles is removed. */
 function save(codeFile, code) {
   const folder = dirname(codeFile)
   const limit = Date.now() - 30 * 24 * 3_600_000

@@ -5,14 +5,14 @@ import { causeOf } from './cli/errors.ts'
 import { safeLine } from './cli/terminal.ts'
 import { processIo } from './process-io.ts'
 
-/** The same key press can reach us twice, from the terminal and from a parent; a second one comes later. */
+/** One key press can send two signals, from the terminal and from a parent; a second press comes later than this. */
 const samePressMs = 100
-/** How long handles that a tool forgot may keep the process after the answer. */
+/** How long open handles of a tool may delay the exit after the output. */
 const lingerMs = 1_000
-/** What the command did does not help when its answer is lost. */
+/** The exit code when the output was lost, whatever the outcome. */
 const lostOutput = 1
 
-/** The command, wired to this process. The exit code is set, not forced, so that everything printed arrives. */
+/** Runs the command in this process. It sets `process.exitCode` without calling `exit`, so that all output is written. */
 export async function main(argv: readonly string[]): Promise<void> {
   const stop = new AbortController()
   const decideExit = ownExitCode()
@@ -21,11 +21,11 @@ export async function main(argv: readonly string[]): Promise<void> {
   stopOnSignals(stop, decideExit)
   uncaught.report((thrown) => {
     const { name, message } = causeOf(thrown, 1)
-    io.err(`warning: something failed outside of its call: ${safeLine(`${name}: ${message}`)}\n`)
+    io.err(`warning: uncaught error outside of a call: ${safeLine(`${name}: ${message}`)}\n`)
   })
   const code = await runCommandLine(argv, io)
   decideExit(io.failed ? lostOutput : code)
-  // A process that is done ends by itself, before the timer.
+  // The timer is unreferenced: a process without open handles exits before it fires.
   setTimeout(() => process.exit(), lingerMs).unref()
 }
 
@@ -42,17 +42,17 @@ function stopOnSignals(stop: AbortController, decideExit: (code: number) => void
       process.exit()
     }
   }
-  // When Node ends by itself it takes the handlers down first, and a signal that comes then kills the process.
+  // On a normal exit Node removes signal handlers first, and a signal after that kills the process.
   process.on('beforeExit', () => process.exit())
   process.on('SIGINT', onSignal)
   process.on('SIGTERM', onSignal)
 }
 
-/** What is thrown outside of every call, by a tool or a configuration that leaves a promise behind. */
+/** Errors thrown outside of every call, by a tool or a configuration that leaves a promise behind. */
 interface Uncaught {
-  /** From now on it is reported, and the process continues: the command still prints its Result. */
+  /** Afterwards such an error is reported and the process continues: the command still prints its Result. */
   report(how: (thrown: unknown) => void): void
-  /** From now on it is reported and ends the process: a service must not continue in an unknown state. */
+  /** Afterwards such an error is reported and ends the process: a service must not continue in an unknown state. */
   end(how: (thrown: unknown) => void): void
 }
 
@@ -81,12 +81,12 @@ function handleUncaught(decideExit: (code: number) => void): Uncaught {
   }
 }
 
-/** The command did not get as far as an answer. */
+/** The exit code of a command that did not complete. */
 const unfinished = 1
 
 /**
- * Makes the exit code ours: a tool or a configuration that calls `process.exit` ends the process, but not as if all
- * were well. Returns the function that decides the code, once the command is done.
+ * Controls the exit code: a tool or a configuration that calls `process.exit` ends the process, but not with 0. Returns
+ * the function that sets the code once the command is complete.
  */
 function ownExitCode(): (code: number) => void {
   let decided: number | undefined
@@ -100,7 +100,7 @@ function ownExitCode(): (code: number) => void {
   }
 }
 
-/** Straight to the descriptor, because nothing that waits is waited for any more. */
+/** Writes directly to the descriptor, because pending stream writes are lost during exit. */
 function reportUnfinished(): void {
   try {
     writeSync(

@@ -32,7 +32,7 @@ async function typed(chunks: readonly (string | Buffer)[], signal = never): Prom
   }
 }
 
-test('a line ends with enter, whatever pieces it comes in', async () => {
+test('a typed line ends with Enter, however its input is split into chunks', async () => {
   assert.equal(await typed(['hun', 'ter2\rmore']), 'hunter2')
   assert.equal(await typed(['hunter2\n']), 'hunter2')
   assert.equal(await typed(['hunter2', '\u0004']), 'hunter2')
@@ -40,18 +40,18 @@ test('a line ends with enter, whatever pieces it comes in', async () => {
   assert.equal(await typed([key.subarray(0, 5), key.subarray(5, 13), key.subarray(13)]), 'schlüssel 🔑')
 })
 
-test('backspace takes back whole characters, ctrl-u all of them', async () => {
+test('Backspace removes one whole character, and Ctrl-U removes the line', async () => {
   assert.equal(await typed(['ab🔑\u007f\u007fc\r']), 'ac')
   assert.equal(await typed(['wrong\u0015right\r']), 'right')
   assert.equal(await typed(['\u007fx\r']), 'x')
 })
 
-test('what steers the terminal is left out, and no more is kept than allowed', async () => {
+test('a typed line drops control sequences and is limited in length', async () => {
   assert.equal(await typed(['a\u0000\u0007\tb\r']), 'ab')
   assert.equal((await typed([`${'x'.repeat(500)}\r`])).length, 21)
 })
 
-test('ctrl-c and a signal cancel, and the terminal is as before', async () => {
+test('Ctrl-C and an aborted signal cancel the prompt and restore the terminal', async () => {
   await assert.rejects(typed(['half\u0003']), { code: 'CANCELLED' })
   const controller = new AbortController()
   const terminal = new Terminal()
@@ -61,7 +61,7 @@ test('ctrl-c and a signal cancel, and the terminal is as before', async () => {
   assert.equal(terminal.raw, false)
 })
 
-test('a terminal that goes away ends the line', async () => {
+test('a closed terminal ends the prompt', async () => {
   const terminal = new Terminal()
   const reading = readHidden(terminal, 20, never)
   terminal.emit('data', Buffer.from('abc'))

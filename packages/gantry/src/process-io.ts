@@ -1,18 +1,19 @@
 import { writeSync } from 'node:fs'
 import { StringDecoder } from 'node:string_decoder'
 import { ToolError } from '@gantry/contract'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import type { Io } from './cli/io.ts'
 import { tooLarge } from './cli/json-operand.ts'
 import { safeLine } from './cli/terminal.ts'
 
 interface ProcessIo extends Io {
-  /** Whether the answer could not be written although its reader may still wait for it. */
+  /** Whether the output could not be written for a reason other than a closed pipe. */
   readonly failed: boolean
 }
 
 /**
- * The command's view of this process. A reader that closed the pipe is no error: the call is cancelled and nothing more is printed.
- * Any other failure to write the answer is reported and cancels the call too, because the rest cannot be read.
+ * The Io of this process. A closed pipe is not an error: the call is cancelled and nothing more is printed.
+ * Any other write failure is reported and also cancels the call, because the rest cannot be read.
  */
 export function processIo(stop: AbortController, endOnUncaught: Io['endOnUncaught']): ProcessIo {
   const openStdout = reserveStdout()
@@ -66,9 +67,9 @@ function isGone({ code }: NodeJS.ErrnoException): boolean {
 }
 
 /**
- * Writes straight to the descriptor, because opening `process.stdout` costs a short command some milliseconds.
- * A pipe that another process made non-blocking may be full: then the stream takes over, for good, to keep the order.
- * The first failure is passed to `lost` and ends the writing: half an answer must not be followed by more.
+ * Writes directly to the descriptor, because opening `process.stdout` costs a short command some milliseconds.
+ * A pipe that another process made non-blocking may be full: all further writes then use the stream, to keep the order.
+ * The first failure is passed to `lost` and ends the writing: partial output must not be followed by more.
  */
 function writer(
   descriptor: number,
@@ -102,8 +103,7 @@ function writer(
 }
 
 async function readInput(limit: number, signal: AbortSignal): Promise<string> {
-  const cancel = (): void => void process.stdin.destroy()
-  signal.addEventListener('abort', cancel, { once: true })
+  const leave = onAbort(signal, () => void process.stdin.destroy())
   const chunks: Buffer[] = []
   let bytes = 0
   try {
@@ -115,13 +115,13 @@ async function readInput(limit: number, signal: AbortSignal): Promise<string> {
   } catch (error) {
     if (!signal.aborted) throw error
   } finally {
-    signal.removeEventListener('abort', cancel)
+    leave()
   }
   if (signal.aborted) throw new ToolError('CANCELLED', 'Cancelled while reading stdin.', { effect: 'none' })
   return Buffer.concat(chunks).toString('utf8')
 }
 
-/** A terminal as far as it is needed to read from it without showing what is typed. */
+/** The part of a terminal that is needed to read without echo. */
 interface HiddenInput extends NodeJS.EventEmitter {
   setRawMode(on: boolean): unknown
   resume(): unknown
@@ -134,14 +134,13 @@ const backspaces = '\u0008\u007f'
 const [ctrlC, ctrlU] = ['\u0003', '\u0015']
 
 /**
- * One line that is typed without showing. Enter or ctrl-d ends it, backspace and ctrl-u take back, ctrl-c cancels, and
- * other control characters are ignored. The terminal's mode is restored, however it ends.
+ * Reads one line without echo. Enter or Ctrl-D ends it, Backspace and Ctrl-U delete, Ctrl-C cancels, and other control
+ * characters are ignored. The mode of the terminal is always restored.
  */
 export async function readHidden(input: HiddenInput, limit: number, signal: AbortSignal): Promise<string> {
   signal.throwIfAborted()
   const { promise, resolve, reject } = Promise.withResolvers<string>()
   const decoder = new StringDecoder('utf8')
-  const cancel = (): void => reject(signal.reason)
   let typed: string[] = []
   const type = (chunk: Buffer): void => {
     for (const character of decoder.write(chunk)) {
@@ -156,12 +155,12 @@ export async function readHidden(input: HiddenInput, limit: number, signal: Abor
   input.setRawMode(true)
   input.on('data', type)
   input.on('end', close)
-  signal.addEventListener('abort', cancel, { once: true })
+  const leave = onAbort(signal, () => reject(signal.reason))
   input.resume()
   try {
     return await promise
   } finally {
-    signal.removeEventListener('abort', cancel)
+    leave()
     input.off('data', type)
     input.off('end', close)
     input.pause()
@@ -170,8 +169,8 @@ export async function readHidden(input: HiddenInput, limit: number, signal: Abor
 }
 
 /**
- * Keeps stdout for the answer: from now on `process.stdout`, and so `console.log`, is stderr.
- * Returns what opens the real one. Neither is opened here, because that costs a short command some milliseconds.
+ * Reserves stdout for the output of the command: afterwards `process.stdout`, and so `console.log`, is stderr.
+ * Returns a function that opens the real one. Neither is opened here, because that costs a short command some milliseconds.
  */
 function reserveStdout(): () => NodeJS.WriteStream {
   const real = Object.getOwnPropertyDescriptor(process, 'stdout')

@@ -23,7 +23,7 @@ describe('the gantry command', { concurrency: 2 }, () => {
     assert.match(ended.out, /^[^\n]+\n$/)
     return { ...ended, value: JSON.parse(ended.out) }
   }
-  // A tool that says when it has started, and ends only when it is told to.
+  // A tool that reports its start, and ends only when its signal aborts.
   const waiting = file(
     'waiting.config.mjs',
     `import { defineTool } from '@gantry/core'
@@ -36,47 +36,47 @@ export default { tools: [defineTool({ namespace: 'my', name: 'wait', description
   })
   after(() => rmSync(folder, { recursive: true, force: true }))
 
-  test('run prints one Result and nothing else', async () => {
+  test('run --json prints one Result and nothing else', async () => {
     const { value, err } = await json(0, ['run', 'demo:add', '{"a":5,"b":3}'])
     assert.equal(value.status, 'ok')
     assert.deepEqual(value.output, { result: 8 })
     assert.equal(err, '')
   })
 
-  test('run for a person prints the output alone', async () => {
+  test('run without --json prints only the output', async () => {
     const { code, out, err } = await run(['run', 'demo:add', '{"a":5,"b":3}'])
     assert.deepEqual([code, out, err], [0, '{\n  "result": 8\n}\n', ''])
   })
 
-  test('arguments come from stdin or a file, too', async () => {
+  test('arguments are also read from stdin or a file', async () => {
     const piped = await run(['run', 'demo:echo', '-'], { input: '{"value": "piped"}' })
     assert.match(piped.out, /piped/)
     const read = await run(['run', 'demo:echo', `@${file('args.json', '{"value": "read"}')}`])
     assert.match(read.out, /read/)
   })
 
-  test('arguments of the wrong type end with 2 and their path', async () => {
+  test('arguments of the wrong type exit with 2 and their path', async () => {
     const { value, err } = await json(2, ['run', 'demo:add', '{"a":"5","b":3}'])
     assert.equal(value.error.code, 'INPUT_INVALID')
     assert.equal(value.error.details.issues[0].path, '/a')
     assert.match(err, /^INPUT_INVALID: .*\n {2}\/a must be number/)
   })
 
-  test('an unknown tool ends with 2 and the near names', async () => {
+  test('an unknown tool exits with 2 and near names', async () => {
     const { value, err } = await json(2, ['run', 'demo:ad', '{}'])
     assert.equal(value.error.code, 'TOOL_NOT_FOUND')
     assert.deepEqual(value.error.details.nearest, ['demo:add'])
     assert.match(err, /did you mean demo:add/)
   })
 
-  test('garbage JSON ends with 2, line and column', async () => {
+  test('malformed JSON exits with 2, its line and column', async () => {
     const { value, err } = await json(2, ['run', 'demo:add', '{"a":5,\n b}'])
     assert.equal(value.error.code, 'PAYLOAD_INVALID')
     assert.deepEqual(Object.keys(value.error).slice(0, 5), ['code', 'message', 'stage', 'retryable', 'effect'])
     assert.match(err, /line 2, column 2/)
   })
 
-  test('a wrong command line ends with 2 and a suggestion, as JSON when asked', async () => {
+  test('an invalid command line exits with 2 and a suggestion, as JSON with --json', async () => {
     const { value } = await json(2, ['run', 'demo:add', '--timout', '5s'])
     assert.equal(value.error.details.nearest[0], '--timeout')
     const plain = await run(['rnu'])
@@ -84,18 +84,18 @@ export default { tools: [defineTool({ namespace: 'my', name: 'wait', description
     assert.match(plain.err, /There is no command "rnu"\. Did you mean run/)
   })
 
-  test('a tool that fails ends with 1, and its text cannot steer the terminal', async () => {
+  test('a failed tool exits with 1, and its message is escaped for the terminal', async () => {
     const { code, out, err } = await run(['run', 'demo:fail', '{"message":"bad \\u001b[31mluck"}'])
     assert.deepEqual([code, out], [1, ''])
     assert.match(err, /^BACKEND_FAILED: bad \\e\[31mluck\n/)
   })
 
-  test('a call out of time ends with 4', async () => {
+  test('a call that times out exits with 4', async () => {
     const { value } = await json(4, ['run', 'demo:sleep', '{"ms":60000}', '--timeout', '200ms'])
     assert.equal(value.status, 'timeout')
   })
 
-  test('a denied call ends with 3', async () => {
+  test('a denied call exits with 3', async () => {
     const config = file('deny.yaml', 'demo: true\npolicy:\n  default: allow\n  rules: [{ deny: "demo:add" }]\n')
     const { value } = await json(3, ['run', 'demo:add', '{"a":5,"b":3}', '--config', config])
     assert.equal(value.error.code, 'DENIED')
@@ -118,7 +118,7 @@ export default { tools: [defineTool({ namespace: 'my', name: 'wait', description
     assert.equal(kinds.indexOf('done'), kinds.length - 1)
   })
 
-  test('stream for a person prints chunks, then the output', async () => {
+  test('stream without --json prints chunks, then the output', async () => {
     const { out } = await run(['stream', 'demo:countdown', '{"from":2,"delayMs":1}'])
     assert.equal(out, '2\n1\n{\n  "counted": 2\n}\n')
   })
@@ -137,12 +137,12 @@ export default { tools: [defineTool({ namespace: 'my', name: 'wait', description
     assert.deepEqual(JSON.parse(resumed.out), { result: 4 })
   })
 
-  test('a chain out of time ends with 4', async () => {
+  test('a chain that times out exits with 4', async () => {
     const { value } = await json(4, ['chain', '[{"tool":"demo:sleep","args":{"ms":60000}}]', '--timeout', '200ms'])
     assert.equal(value.error.code, 'TIMEOUT')
   })
 
-  test('tools, search and describe answer as pages and documents', async () => {
+  test('tools, search and describe print pages and documents', async () => {
     const tools = await json(0, ['tools', '--namespace', 'demo', '--limit', '2'])
     assert.equal(tools.value.items.length, 2)
     const next = await json(0, ['tools', '--namespace', 'demo', '--limit', '2', '--cursor', tools.value.cursor])
@@ -159,7 +159,7 @@ export default { tools: [defineTool({ namespace: 'my', name: 'wait', description
     ['an interrupt', 'SIGINT'],
     ['a termination', 'SIGTERM'],
   ] as const) {
-    test(`${name} cancels the call, prints its Result and ends with 6`, async () => {
+    test(`${name} cancels the call, prints its Result and exits with 6`, async () => {
       const { value } = await json(6, ['run', 'my:wait', '--config', waiting], {
         onStart: (child) => child.stderr?.once('data', () => child.kill(signal)),
       })
@@ -167,7 +167,7 @@ export default { tools: [defineTool({ namespace: 'my', name: 'wait', description
     })
   }
 
-  test('a second signal ends at once with 130 what the first could not end', async () => {
+  test('a second signal exits at once with 130 when the first did not end the process', async () => {
     const file = join(folder, 'deaf.config.mjs')
     writeFileSync(
       file,
@@ -188,7 +188,7 @@ export default { backends: [{ kind: 'deaf', name: 'deaf', call: () => null, clos
     assert.equal(code, 130)
   })
 
-  test('a signal that comes while the process ends does not change its exit code', async () => {
+  test('a signal during exit does not change the exit code', async () => {
     const file = join(folder, 'heavy.config.mjs')
     // A large heap makes the last part of the end, after the exit code was decided, last.
     writeFileSync(
@@ -211,20 +211,20 @@ export default {}`,
     assert.deepEqual([code, signal], [0, null])
   })
 
-  test('a reader that leaves cancels the call without a word', async () => {
+  test('a closed stdout cancels the call without a message', async () => {
     const line = `gantry stream demo:countdown '{"from":1000,"delayMs":5}' --json | head -n 1`
     const { code, out, err } = await shell(line, { folder, cache })
     assert.match(out, /^[^\n]+\n$/)
     assert.deepEqual([code, err], [6, ''])
   })
 
-  test('a reader that leaves after the call has ended leaves its code', async () => {
+  test('a stdout closed after the call has ended does not change the exit code', async () => {
     const { code, err } = await shell('gantry tools | true', { folder, cache })
     assert.deepEqual([code, err], [0, ''])
   })
 
   const full = { skip: !existsSync('/dev/full') && 'there is no /dev/full here' }
-  test('an answer that cannot be written is told and ends with 1', full, async () => {
+  test('output that cannot be written is reported and exits with 1', full, async () => {
     const lines = [
       `run demo:add '{"a":5,"b":3}' --json`,
       `stream demo:countdown '{"from":3}'`,
@@ -239,7 +239,7 @@ export default {}`,
     }
   })
 
-  test('a stderr that cannot be written does not cost the answer', full, async () => {
+  test('an unwritable stderr does not lose the output', full, async () => {
     const { code, out } = await shell(`gantry run my:wait --timeout 50ms --json --config ${waiting} 2> /dev/full`, {
       folder,
       cache,
@@ -247,13 +247,13 @@ export default {}`,
     assert.deepEqual([code, JSON.parse(out).status], [4, 'timeout'])
   })
 
-  test('a large output arrives whole', async () => {
+  test('a large output is written completely', async () => {
     const value = 'x'.repeat(900_000)
     const { value: result } = await json(0, ['run', 'demo:echo', '-'], { input: JSON.stringify({ value }) })
     assert.equal(result.output.value.length, 900_000)
   })
 
-  test('only regular files are read, so that no pipe or device holds the command', async () => {
+  test('the CLI reads only regular files, so that no pipe or device blocks it', async () => {
     const pipe = join(folder, 'pipe')
     assert.equal(spawnSync('mkfifo', [pipe]).status, 0)
     const lines = [
@@ -272,7 +272,7 @@ export default {}`,
     assert.equal(value.error.code, 'CONFIG_INVALID')
   })
 
-  test('a configuration that throws something hostile ends with 2', async () => {
+  test('a configuration that throws a hostile value exits with 2', async () => {
     const trap = '{ get() { throw 1 } }'
     for (const thrown of [
       '{ toString() { throw 1 } }',
@@ -280,13 +280,13 @@ export default {}`,
     ]) {
       const { value } = await json(2, ['tools', '--config', file('hostile.config.mjs', `throw ${thrown}`)])
       assert.equal(value.error.code, 'CONFIG_INVALID')
-      const stray = file('stray.config.mjs', `Promise.reject(${thrown}); export default { demo: true }`)
-      const told = await json(0, ['tools', '--config', stray])
-      assert.match(told.err, /^warning: something failed outside of its call: /)
+      const rejecting = file('rejecting.config.mjs', `Promise.reject(${thrown}); export default { demo: true }`)
+      const listed = await json(0, ['tools', '--config', rejecting])
+      assert.match(listed.err, /^warning: uncaught error outside of a call: /)
     }
   })
 
-  test('config check says what was loaded, or everything that is wrong', async () => {
+  test('config check prints what was loaded, or every error', async () => {
     const good = await json(0, ['config', 'check', '--config', file('good.json', '{"limits":{"timeoutMs":5}}')])
     assert.deepEqual(good.value.limits, { timeoutMs: 5 })
     const bad = await json(2, ['config', 'check', '--config', file('bad.json', '{"limit":{},"demo":1}')])
@@ -309,16 +309,16 @@ export default { tools: process.env.WRONG ? [hi, wrong] : [hi] }`,
     assert.match(checked.err, /\/tools\/1\/inputSchema/)
   })
 
-  test('a tool that leaves a handle open does not keep the command', async () => {
+  test('a tool that leaves a handle open does not delay the exit', async () => {
     const config = file(
       'open.config.mjs',
       `import { defineTool } from '@gantry/core'
 export default { tools: [defineTool({ namespace: 'my', name: 'open', description: 'Leaves a timer.', inputSchema: { type: 'object' },
-  run: () => { setInterval(() => {}, 1000); Promise.reject(new Error('stray')); return 'done' } })] }`,
+  run: () => { setInterval(() => {}, 1000); Promise.reject(new Error('unhandled')); return 'done' } })] }`,
     )
     const { code, out, err } = await run(['run', 'my:open', '--config', config])
     assert.deepEqual([code, out], [0, 'done\n'])
-    assert.match(err, /outside of its call: Error: stray/)
+    assert.match(err, /uncaught error outside of a call: Error: unhandled/)
   })
 
   // A module that prints in every way there is, while it loads and when its tools run; without core it loads fast.
@@ -334,7 +334,7 @@ export default { tools: [
 ] }`,
   )
 
-  test('what a tool or a configuration prints goes to stderr', async () => {
+  test('output printed by a tool or a configuration goes to stderr', async () => {
     const { value, err } = await json(0, ['run', 'my:print', '--config', loud])
     assert.equal(value.output, 'done')
     assert.equal(err, 'while loading\none\ntwo\nthree\n')
@@ -345,13 +345,13 @@ export default { tools: [
     await json(0, ['config', 'check', '--config', loud])
   })
 
-  test('a tool that ends the process does not end it as if all were well', async () => {
+  test('a tool that exits the process does not exit with 0', async () => {
     const { code, out, err } = await run(['run', 'my:exit', '--json', '--config', loud])
     assert.deepEqual([code, out], [1, ''])
     assert.match(err, /^The process ended before the command did, .*process\.exit/m)
   })
 
-  test('tools reach the backends of a configuration', async () => {
+  test('tools call the backends of a configuration', async () => {
     const config = file(
       'backend.config.mjs',
       `import { defineTool } from '@gantry/core'
@@ -365,7 +365,7 @@ export default { backends: [far], tools: [defineTool({ namespace: 'my', name: 'f
     assert.match(checked.out, /^backends: far:moon$/m)
   })
 
-  test('a variable nobody reads is a warning on stderr', async () => {
+  test('an unused variable is a warning on stderr', async () => {
     const { err } = await json(0, ['tools'], { environment: { GANTRY_TIMEOUT: '5' } })
     assert.match(err, /GANTRY_TIMEOUT is not used\. Did you mean GANTRY_TIMEOUT_MS\?/)
   })
@@ -389,7 +389,7 @@ export default { backends: [far], tools: [defineTool({ namespace: 'my', name: 'f
   })
 
   const older = olderNode()
-  test('an older Node hands over to the installed one', {
+  test('an older Node starts the CLI with the installed one', {
     skip: older === undefined && 'there is no Node below 24 here',
   }, async () => {
     const program = older ?? node

@@ -55,7 +55,7 @@ export async function main(argv: readonly string[]) { console.log(word, argv.joi
   })
   afterEach(() => rmSync(root, { recursive: true, force: true }))
 
-  test('the first run makes the bundle, the second keeps its compiled code, and all say the same', () => {
+  test('the first run writes the bundle, the second caches its compiled code, and all print the same', () => {
     assert.equal(start('run', 'x'), 'é’s run,x main.ts')
     assert.ok(existsSync(bundle()))
     assert.deepEqual(kept(), [])
@@ -67,21 +67,21 @@ export async function main(argv: readonly string[]) { console.log(word, argv.joi
     assert.equal(kept().length, 2)
   })
 
-  test('a change of a source file is seen at once, also when its length stays', () => {
+  test('a changed source file takes effect at once, even if its length is the same', () => {
     for (const word of ['one', 'two', 'longer']) {
       write('part.ts', `export const word = '${word}'\n`)
       for (let round = 0; round < 3; round++) assert.match(start('run'), new RegExp(`^${word} `))
     }
   })
 
-  test('a bundle that is broken off before its inputs are named is not used', () => {
+  test('a bundle truncated before the list of its inputs is not used', () => {
     start('run')
     rmSync(`${bundle()}.inputs`)
     writeFileSync(bundle(), 'nonsense(')
     assert.equal(start('run'), 'é’s run main.ts')
   })
 
-  test('compiled code is neither kept in nor read from a folder that others can write to', () => {
+  test('compiled code is neither written to nor read from a folder that other users can write to', () => {
     start('run')
     mkdirSync(inRoot('cache/gantry'), { recursive: true })
     chmodSync(inRoot('cache/gantry'), 0o777)
@@ -89,7 +89,7 @@ export async function main(argv: readonly string[]) { console.log(word, argv.joi
     assert.deepEqual(kept(), [])
   })
 
-  test('a checkout that cannot be written to runs all the same', () => {
+  test('the CLI runs from a read-only checkout', () => {
     rmSync(inRoot('node_modules/esbuild'))
     assert.equal(start('run'), 'é’s run main.ts')
     assert.equal(start('run'), 'é’s run main.ts')

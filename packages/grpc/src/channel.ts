@@ -3,14 +3,19 @@ import type { Duplex } from 'node:stream'
 import { ToolError } from '@gantry/contract'
 import type { BackendHost } from '@gantry/core/internal/backends/backend'
 import { fetchSecrets, fillSecrets, secretNames } from '@gantry/core/internal/ids/secret-reference'
+import { onAbort, unlessAborted } from '@gantry/core/internal/resilience/abort'
 import { type CallRequest, exchange } from './exchange.ts'
-import type { GrpcOptions, Place } from './options.ts'
+import type { Endpoint, GrpcOptions } from './options.ts'
 
 /**
  * One connection to a gRPC server at a time, shared by all calls.
- * Closed at first. A call opens it, and calls that come meanwhile wait for the same attempt; a failed attempt leaves it
- * closed, and the next call tries again. Open, it takes calls until the server or the network ends it or the server
- * says that it takes no more; then it is closed for new calls while running ones go on. `close` is for good.
+ *
+ * States: idle, opening, open, closed. The channel starts idle.
+ * - idle → opening: a call arrives.
+ * - opening → open: the server has sent its settings. Calls that arrived meanwhile share the attempt.
+ * - opening → idle: the attempt fails; its calls fail, and the next call opens again.
+ * - open → idle: the connection ends, or the server sends GOAWAY; running calls go on where they can.
+ * - any → closed: `close`. Running calls end until its signal aborts; later calls are refused.
  */
 export interface Channel {
   /** Sends one message and gives the answers as they come; a reader that waits makes the server wait. */
@@ -19,7 +24,7 @@ export interface Channel {
   close(signal: AbortSignal): Promise<void>
 }
 
-/** Opens one session; `ended` is told when it takes no more calls. */
+/** Opens one session; `ended` is called when it takes no more calls. */
 type OpenSession = (signal: AbortSignal, ended: () => void) => Promise<ClientHttp2Session>
 
 const pingMs = 10_000
@@ -33,9 +38,9 @@ export function createChannel(open: OpenSession): Channel {
     while (true) {
       if (closing.signal.aborted) throw closing.signal.reason
       const attempt = opening ?? begin()
-      const used = await within(attempt, signal)
+      const used = await unlessAborted(attempt, signal)
       if (!used.closed && !used.destroyed) return used
-      // It has ended, and only its events have not come round yet.
+      // The session has ended, and its events have not been emitted yet.
       leave(attempt)
     }
   }
@@ -79,7 +84,7 @@ export function createChannel(open: OpenSession): Channel {
   }
 }
 
-/** Nothing but a ping can tell a silent server from a dead connection, which every later call would wait on. */
+/** Pings the server, because later calls would wait on a dead connection, which looks like a slow server. */
 function probe(session: ClientHttp2Session): void {
   if (session.destroyed || session.closed) return
   const timer = setTimeout(() => session.destroy(new Error('The server does not answer a ping.')), pingMs)
@@ -93,12 +98,11 @@ function ended(session: ClientHttp2Session, signal: AbortSignal): Promise<void> 
   return new Promise((resolve) => {
     const cut = (): void => session.destroy(undefined, constants.NGHTTP2_CANCEL)
     session.once('close', () => {
-      signal.removeEventListener('abort', cut)
+      leave()
       resolve()
     })
     session.close()
-    if (signal.aborted) cut()
-    else signal.addEventListener('abort', cut, { once: true })
+    const leave = onAbort(signal, cut)
   })
 }
 
@@ -113,39 +117,45 @@ const mostHeaderBytes = 32_768
 export async function openSession(
   host: BackendHost,
   options: GrpcOptions,
-  place: Place,
+  endpoint: Endpoint,
   closing: AbortSignal,
   ended: () => void,
 ): Promise<ClientHttp2Session> {
   const signal = AbortSignal.any([closing, AbortSignal.timeout(openMs)])
   try {
-    const socket = await dial(host, options, place, signal)
-    const session = connect(`${place.secure ? 'https' : 'http'}://${place.authority}`, {
+    const socket = await dial(host, options, endpoint, signal)
+    const session = connect(`${endpoint.secure ? 'https' : 'http'}://${endpoint.authority}`, {
       createConnection: () => socket,
       settings: { enablePush: false, maxHeaderListSize: mostHeaderBytes },
     })
     bind(session, socket)
     await settled(session, signal)
-    watch(session, host, place, ended)
+    watch(session, host, endpoint, ended)
     return session
   } catch (error) {
     if (ToolError.is(error)) throw error
-    throw new ToolError('BACKEND_UNAVAILABLE', `No gRPC connection to ${place.authority} came about.`, { cause: error })
+    throw new ToolError(
+      'BACKEND_UNAVAILABLE',
+      `The gRPC connection to ${endpoint.authority} could not be established.`,
+      {
+        cause: error,
+      },
+    )
   }
 }
 
-async function dial(host: BackendHost, options: GrpcOptions, place: Place, signal: AbortSignal): Promise<Duplex> {
-  const { secure, authority } = place
+async function dial(host: BackendHost, options: GrpcOptions, endpoint: Endpoint, signal: AbortSignal): Promise<Duplex> {
+  const { secure, authority } = endpoint
   const origin = `${secure ? 'https' : 'http'}://${authority}`
   const socket = await host.egress.connect({
     owner: `grpc:${options.name}`,
     own: [{ origin, private: options.private === true }],
-    host: place.host,
-    port: place.port,
+    host: endpoint.host,
+    port: endpoint.port,
     ...(secure ? { tls: await tlsOf(options, host, signal) } : {}),
     signal,
   })
-  if (secure && (socket as { readonly alpnProtocol?: unknown }).alpnProtocol !== 'h2') {
+  if (secure && !('alpnProtocol' in socket && socket.alpnProtocol === 'h2')) {
     socket.destroy()
     throw new ToolError('BACKEND_UNAVAILABLE', `${authority} does not speak HTTP/2, which gRPC needs.`)
   }
@@ -169,7 +179,7 @@ async function tlsOf({ tls }: GrpcOptions, host: BackendHost, signal: AbortSigna
   }
 }
 
-/** A session does not hear of all that befalls its socket, such as a refusal of the certificate that it showed. */
+/** A session does not see every failure of its socket, such as the server's refusal of a client certificate. */
 function bind(session: ClientHttp2Session, socket: Duplex): void {
   session.on('error', () => undefined)
   socket.on('error', (error) => {
@@ -184,25 +194,24 @@ function bind(session: ClientHttp2Session, socket: Duplex): void {
 /** Waits for the server's settings, which come first on every HTTP/2 connection. */
 function settled(session: ClientHttp2Session, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
+    let leave = (): void => undefined
     const fail = (error?: unknown): void => {
-      signal.removeEventListener('abort', stop)
+      leave()
       session.destroy()
       reject(error instanceof Error ? error : new Error('The connection was closed before it was used.'))
     }
-    const stop = (): void => fail(signal.reason)
     session.once('error', fail).once('close', fail)
     session.once('remoteSettings', () => {
       session.off('error', fail).off('close', fail)
-      signal.removeEventListener('abort', stop)
+      leave()
       resolve()
     })
-    if (signal.aborted) stop()
-    else signal.addEventListener('abort', stop, { once: true })
+    leave = onAbort(signal, () => fail(signal.reason))
   })
 }
 
-/** Tells when the session takes no more calls, and subscribers that the backend is up or down. */
-function watch(session: ClientHttp2Session, host: BackendHost, { authority }: Place, ended: () => void): void {
+/** Calls `ended` when the session takes no more calls, and reports the backend up or down. */
+function watch(session: ClientHttp2Session, host: BackendHost, { authority }: Endpoint, ended: () => void): void {
   session.once('goaway', ended)
   session.once('close', () => {
     ended()
@@ -210,14 +219,4 @@ function watch(session: ClientHttp2Session, host: BackendHost, { authority }: Pl
   })
   session.unref()
   host.report({ kind: 'up', message: `Connected to ${authority}.` })
-}
-
-/** Waits for shared work no longer than this caller may; the work itself goes on for the others. */
-export function within<Value>(work: Promise<Value>, signal: AbortSignal): Promise<Value> {
-  return new Promise((resolve, reject) => {
-    const stop = (): void => reject(signal.reason)
-    if (signal.aborted) stop()
-    signal.addEventListener('abort', stop, { once: true })
-    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop))
-  })
 }

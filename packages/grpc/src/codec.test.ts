@@ -8,6 +8,7 @@ import { samplePath } from './server.fixture.ts'
 import { readTypes } from './source.ts'
 import { inputSchemaOf, outputSchemaOf } from './tools.ts'
 import type { MessageType, Types } from './types.ts'
+import { bytesField, varintField, WireError } from './wire.ts'
 
 const messageName = 'gantry.sample.v1.Everything'
 const options = { name: 'sample', address: 'localhost:1', proto: samplePath }
@@ -94,12 +95,12 @@ function refusal(value: JsonObject): string {
   return assert.fail('it was accepted')
 }
 
-test('every type comes back as it was given', () => {
+test('every type survives a round trip unchanged', () => {
   const given = { ...scalarsOnly, ...wellKnownOnly }
   assert.deepEqual(roundTrip(given), given)
 })
 
-test('another implementation reads what is written', () => {
+test('another implementation decodes what the codec encodes', () => {
   const read = theirs.deserialize(encodeArguments(types, everything, scalarsOnly)) as JsonObject
   const { aFloat, byNumber, byFlag, ...same } = scalarsOnly
   const { aFloat: theirFloat, byNumber: _keyed, byFlag: _flagged, ...rest } = read
@@ -107,13 +108,13 @@ test('another implementation reads what is written', () => {
   assert.equal(theirFloat, Math.fround(Number(aFloat)))
 })
 
-test('what another implementation writes is read', () => {
+test('the codec decodes what another implementation encodes', () => {
   const { byNumber, byFlag, ...given } = scalarsOnly
   const read = decodeMessage(types, everything, theirs.serialize(given)) as JsonObject
   assert.deepEqual(read, { ...given, byNumber: {}, byFlag: {} })
 })
 
-test('an absent field shows its zero, and one with presence is absent', () => {
+test('an absent field decodes to its zero value, and an absent field with presence is omitted', () => {
   const read = roundTrip({}) as JsonObject
   assert.equal(read.anInt64, '0')
   assert.equal(read.colour, 'COLOUR_UNSPECIFIED')
@@ -122,18 +123,18 @@ test('an absent field shows its zero, and one with presence is absent', () => {
     assert.equal(name in read, false, name)
 })
 
-test('numbers that JSON cannot hold are text', () => {
+test('numbers that JSON cannot represent are strings', () => {
   const given = { aDouble: 'NaN', aFloat: '-Infinity', doubles: ['Infinity'] }
   const { aDouble, aFloat, doubles } = roundTrip(given) as JsonObject
   assert.deepEqual({ aDouble, aFloat, doubles }, given)
 })
 
-test('null means absent, but for the types that have a null of their own', () => {
+test('null means absent, except for types with their own null', () => {
   const read = roundTrip({ aString: null, value: null, root: null }) as JsonObject
   assert.deepEqual([read.aString, read.value, 'root' in read], ['', null, false])
 })
 
-test('arguments that do not fit are refused with their place', () => {
+test('invalid arguments are refused with their paths', () => {
   assert.match(refusal({ anInt32: 2147483648 }), /\/anInt32 must be from/)
   assert.match(refusal({ anInt64: '9223372036854775808' }), /\/anInt64 must be from/)
   assert.match(refusal({ aUint64: '-1' }), /\/aUint64 must be from/)
@@ -150,14 +151,14 @@ test('arguments that do not fit are refused with their place', () => {
   assert.match(refusal({ any: { '@type': 'x/unknown.Type' } }), /No descriptor declares/)
 })
 
-test('a message of unknown type inside Any stays as its bytes', () => {
+test('a message of unknown type inside Any is kept as bytes', () => {
   const known = encodeArguments(types, everything, { any: { '@type': 'x/gantry.sample.v1.Tree', label: 'a' } })
   const other = Buffer.from(known.toString('latin1').replace('sample.v1.Tree', 'sample.v1.Tres'), 'latin1')
   const { any } = decodeMessage(types, everything, other) as JsonObject
   assert.deepEqual(any, { '@type': 'x/gantry.sample.v1.Tres', value: Buffer.from([10, 1, 97]).toString('base64') })
 })
 
-test('times keep their nanoseconds and their offset', () => {
+test('timestamps keep nanoseconds, and offsets are converted to UTC', () => {
   const { at } = roundTrip({ at: '2026-01-31T14:00:00.000000001+02:00' }) as JsonObject
   assert.equal(at, '2026-01-31T12:00:00.000000001Z')
   assert.equal((roundTrip({ at: '1969-12-31T23:59:59.5Z' }) as JsonObject).at, '1969-12-31T23:59:59.500Z')
@@ -172,7 +173,7 @@ test('a key __proto__ in a map or a Struct changes no prototype', () => {
   assert.equal(Object.getPrototypeOf(read.byName), Object.prototype)
 })
 
-test('the input schema accepts what can be sent and refuses what cannot', () => {
+test('the input schema accepts encodable values and refuses others', () => {
   const validator = compileSchema(inputSchemaOf(everything))
   const accepts = (value: Json): boolean => validator.check(value)
   assert.ok(accepts({ ...scalarsOnly, ...wellKnownOnly }))
@@ -194,7 +195,7 @@ test('the input schema accepts what can be sent and refuses what cannot', () => 
   }
 })
 
-test('the output schema fits what is decoded, and requires what is always there', () => {
+test('the output schema accepts decoded values, and requires fields that are always present', () => {
   const validator = compileSchema(outputSchemaOf(everything, false))
   assert.ok(validator.check(roundTrip({ ...scalarsOnly, ...wellKnownOnly })))
   assert.ok(validator.check(roundTrip({})))
@@ -204,18 +205,61 @@ test('the output schema fits what is decoded, and requires what is always there'
   assert.equal(list.check([{ label: 'a', children: [{ label: 5, children: [] }] }]), false)
 })
 
-test('a request that is one plain value is the argument `value`', () => {
+test('a request that is a wrapper type becomes the argument `value`', () => {
   const type = typeOf('google.protobuf.StringValue')
   assert.deepEqual(Object.keys((inputSchemaOf(type) as { properties: object }).properties), ['value'])
   assert.equal(decodeMessage(types, type, encodeArguments(types, type, { value: 'x' })), 'x')
 })
 
-test('an enum number without a name is shown as the number', () => {
+test('a string that is not UTF-8 is an error with the path of its field', () => {
+  const bad = Buffer.from([0xff, 0x61])
+  const wire = (...fields: readonly Buffer[]): Buffer => Buffer.concat(fields)
+  const field = (name: string): number => {
+    const found = everything.fields.find((each) => each.name === name)
+    assert.ok(found !== undefined, name)
+    return found.number
+  }
+  const pathOf = (bytes: Buffer): string => {
+    try {
+      decodeMessage(types, everything, bytes)
+    } catch (error) {
+      assert.ok(error instanceof WireError)
+      assert.match(error.message, /not valid UTF-8/)
+      return error.path
+    }
+    return 'decoded'
+  }
+  const value = bytesField(3, bad)
+  const cases: readonly (readonly [string, Buffer])[] = [
+    ['/aString', bytesField(field('aString'), bad)],
+    ['/words/1', wire(bytesField(field('words'), 'a'), bytesField(field('words'), bad))],
+    ['/byFlag/true', bytesField(field('byFlag'), wire(varintField(1, 1), bytesField(2, bad)))],
+    ['/byName', bytesField(field('byName'), wire(bytesField(1, bad), varintField(2, 1)))],
+    ['/root/children/0/label', bytesField(field('root'), bytesField(2, bytesField(1, bad)))],
+    ['/struct/a~1b', bytesField(field('struct'), bytesField(1, wire(bytesField(1, 'a/b'), bytesField(2, value))))],
+    ['/struct', bytesField(field('struct'), bytesField(1, wire(bytesField(1, bad), bytesField(2, value))))],
+  ]
+  for (const [path, bytes] of cases) assert.equal(pathOf(bytes), path)
+})
+
+test('text with a lone surrogate is refused before it is sent', () => {
+  const refused = (args: JsonObject, path: string): void => {
+    assert.throws(
+      () => encodeArguments(types, everything, args),
+      (error) => ToolError.is(error) && error.code === 'INPUT_INVALID' && error.details?.issues?.[0]?.path === path,
+    )
+  }
+  refused({ aString: 'a\ud800' }, '/aString')
+  refused({ words: ['fine', '\udc00'] }, '/words/1')
+  refused({ struct: { a: '\ud800' } }, '/struct')
+})
+
+test('an enum value without a name decodes to its number', () => {
   const { colour } = decodeMessage(types, everything, Buffer.from([0x80, 0x01, 9])) as JsonObject
   assert.equal(colour, 9)
 })
 
-test('of a oneof the last member counts, and pieces of a message are one message', () => {
+test('the last member of a oneof takes precedence, and parts of a message are merged', () => {
   const [text, number] = [{ text: 'x' }, { number: 4 }].map((value) => encodeArguments(types, everything, value))
   const read = decodeMessage(types, everything, Buffer.concat([number ?? Buffer.alloc(0), text ?? Buffer.alloc(0)]))
   assert.deepEqual([(read as JsonObject).text, 'number' in (read as JsonObject)], ['x', false])

@@ -1,17 +1,19 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { type ScalarForm, scalars } from './scalars.ts'
 import type { FieldType, MessageType, Types, ValueType } from './types.ts'
-import { isRecord, put, UnknownType, wellKnown } from './well-known.ts'
+import { put, UnknownType, wellKnown } from './well-known.ts'
 import { bytesField, fieldsOf, varintField, varintsOf, WireError } from './wire.ts'
 
 const deepest = 100
-/** Values in one answer: an empty message of two bytes may stand for thousands of zeroes. */
+/** Values in one answer: an empty message of two bytes can represent thousands of zeroes. */
 const mostValues = 1_000_000
 
 /**
  * Turns the bytes of a message into its JSON. A field without presence is always there, if only as its zero; one with
- * presence is there when it was sent. Throws WireError for bytes that do not fit, RESULT_TOO_LARGE for too many values.
+ * presence is there when it was sent. Throws WireError with the path of a field whose bytes do not fit, RESULT_TOO_LARGE
+ * for too many values.
  */
 export function decodeMessage(types: Types, type: MessageType, bytes: Buffer): Json {
   return new Decoder(types).message(type, bytes, 0)
@@ -43,10 +45,16 @@ class Decoder {
     const sent = this.#collect(bytes)
     const chosen = lastOfOneofs(type, sent)
     const target: { [key: string]: Json } = {}
-    for (const field of type.fields) {
-      const values = chosen.has(field.number) ? sent.get(field.number) : undefined
-      const value = values === undefined ? this.#absent(field, depth) : this.#field(field, values, depth)
-      if (value !== undefined) put(target, field.name, value)
+    let at = ''
+    try {
+      for (const field of type.fields) {
+        at = field.name
+        const values = chosen.has(field.number) ? sent.get(field.number) : undefined
+        const value = values === undefined ? this.#absent(field, depth) : this.#field(field, values, depth)
+        if (value !== undefined) put(target, field.name, value)
+      }
+    } catch (error) {
+      throw error instanceof WireError ? error.under(at) : error
     }
     return target
   }
@@ -76,14 +84,20 @@ class Decoder {
     if (isMap(field)) return this.#map(field, values, depth)
     if (field.repeated) return this.#list(field, values, depth)
     if (field.value.kind !== 'message') return this.#one(field.value, values.at(-1) ?? 0n, depth)
-    // A message that comes in pieces is the same as its pieces in a row.
+    // A message in several parts equals the concatenation of its parts.
     return this.#one(field.value, Buffer.concat(values.map(bytesOnly)), depth)
   }
 
   #list(field: FieldType, values: readonly (bigint | Buffer)[], depth: number): Json[] {
     const form = formOf(field.value)
     const list: Json[] = []
-    for (const value of values) for (const item of unpacked(form, value)) list.push(this.#one(field.value, item, depth))
+    try {
+      for (const value of values) {
+        for (const item of unpacked(form, value)) list.push(this.#one(field.value, item, depth))
+      }
+    } catch (error) {
+      throw error instanceof WireError ? error.under(list.length) : error
+    }
     return list
   }
 
@@ -94,10 +108,18 @@ class Decoder {
     for (const entry of entries) {
       const sent = this.#collect(bytesOnly(entry))
       const key = this.#field(keyField, sent.get(keyField.number) ?? [emptyOf(keyField.value)], depth)
-      const member = this.#field(valueField, sent.get(valueField.number) ?? [emptyOf(valueField.value)], depth + 1)
-      put(target, String(key), member)
+      const values = sent.get(valueField.number) ?? [emptyOf(valueField.value)]
+      put(target, String(key), this.#member(String(key), valueField, values, depth + 1))
     }
     return target
+  }
+
+  #member(key: string, field: FieldType, values: readonly (bigint | Buffer)[], depth: number): Json {
+    try {
+      return this.#field(field, values, depth)
+    } catch (error) {
+      throw error instanceof WireError ? error.under(key) : error
+    }
   }
 
   #one(type: ValueType, value: bigint | Buffer, depth: number): Json {
@@ -108,13 +130,13 @@ class Decoder {
 
   #spend(depth: number): void {
     this.#left -= 1
-    if (this.#left < 0) throw new ToolError('RESULT_TOO_LARGE', `The answer holds more than ${mostValues} values.`)
+    if (this.#left < 0) throw new ToolError('RESULT_TOO_LARGE', `The response contains more than ${mostValues} values.`)
     if (depth > deepest)
-      throw new ToolError('RESULT_TOO_LARGE', `The answer is nested deeper than ${deepest} messages.`)
+      throw new ToolError('RESULT_TOO_LARGE', `The response is nested deeper than ${deepest} messages.`)
   }
 }
 
-/** Of a oneof, the member that was sent last counts; the others are as if never sent. */
+/** The last member of a oneof takes precedence; the others are dropped. */
 function lastOfOneofs(type: MessageType, sent: ReadonlyMap<number, unknown>): ReadonlySet<number> {
   const chosen = new Set(sent.keys())
   const groups = new Map<number, string>()
@@ -149,7 +171,7 @@ function formOf(type: ValueType): { readonly packs: 'varint' | 4 | 8 | undefined
   return { packs: type.kind === 'enum' ? 'varint' : undefined }
 }
 
-/** An enum by name, a number that has none as itself. */
+/** An enum value by name, or its number when it has no name. */
 function enumName({ type }: ValueType & { readonly kind: 'enum' }, value: bigint | Buffer): Json {
   if (typeof value !== 'bigint') throw new WireError('An enum is not sent as a number.')
   const number = Number(BigInt.asIntN(32, value))
@@ -170,13 +192,13 @@ function bytesOnly(value: bigint | Buffer): Buffer {
   throw new WireError('A number was sent where a message should be.')
 }
 
-/** Whether a message can be the arguments of a call, which are an object; one that cannot is their `value`. */
+/** Whether a message is an object and can be the arguments of a call; otherwise it is the argument `value`. */
 export function isObjectLike(type: MessageType): boolean {
   const special = wellKnown.get(type.name)
   return special === undefined || (typeof special.schema === 'object' && special.schema.type === 'object')
 }
 
-/** Turns arguments into the bytes of a message; throws INPUT_INVALID that names the place, so that nothing is sent. */
+/** Encodes arguments as a message; throws INPUT_INVALID with the path before anything is sent. */
 export function encodeArguments(types: Types, type: MessageType, args: JsonObject): Buffer {
   return new Encoder(types).message(type, isObjectLike(type) ? args : (args.value ?? null), '', 0)
 }
@@ -205,7 +227,7 @@ class Encoder {
 
   #plain(type: MessageType, value: Json, path: string, depth: number): Buffer {
     if (depth > deepest) throw wrong(path, `is nested deeper than ${deepest} messages`)
-    if (!isRecord(value)) throw wrong(path, 'must be an object')
+    if (!isObject(value)) throw wrong(path, 'must be an object')
     const fields = new Map(type.fields.map((field) => [field.name, field]))
     const taken = new Map<string, string>()
     const parts: Buffer[] = []
@@ -230,7 +252,7 @@ class Encoder {
   }
 
   #map({ number, value: type }: FieldType, value: Json, path: string, depth: number): Buffer[] {
-    if (!isRecord(value) || type.kind !== 'message') throw wrong(path, 'must be an object')
+    if (!isObject(value) || type.kind !== 'message') throw wrong(path, 'must be an object')
     const [keyField, valueField] = entryFields(type.type)
     return Object.entries(value).map(([key, member]) => {
       const at = `${path}/${escapeSegment(key)}`
@@ -249,7 +271,7 @@ class Encoder {
   }
 }
 
-/** Null means absent, but for the types that have a null of their own. */
+/** Null means absent, except for types with their own null. */
 function holdsNull({ value, repeated }: FieldType): boolean {
   if (repeated || value.kind === 'scalar') return false
   return value.type.name === 'google.protobuf.Value' || value.type.name === 'google.protobuf.NullValue'
@@ -261,7 +283,7 @@ function keyOf(type: ValueType, key: string): Json {
   return key === 'true' ? true : key === 'false' ? false : key
 }
 
-/** Gives a complaint about a value the place where the value stands. */
+/** Adds the path of a value to its error. */
 function explained(path: string, write: () => Buffer): Buffer {
   try {
     return write()

@@ -46,7 +46,7 @@ function messageOf(types: Types, name: string): MessageType {
   return type
 }
 
-test('a descriptor keeps what text loses: JSON names, comments, and what is required', () => {
+test('a descriptor keeps JSON names, comments and required fields', () => {
   const types = readDescriptors([oldFile('old')])
   const ask = messageOf(types, 'old.Ask')
   const schema = inputSchemaOf(ask) as { readonly properties: JsonObject; readonly required: readonly string[] }
@@ -58,7 +58,7 @@ test('a descriptor keeps what text loses: JSON names, comments, and what is requ
   assert.deepEqual(decodeMessage(types, ask, encodeArguments(types, ask, { who: '7' })), { who: '7' })
 })
 
-test('methods of the same name in two packages are told apart by the package', () => {
+test('methods of the same name in two packages get the package in their tool names', () => {
   const { tools } = toolsOf(readDescriptors([oldFile('one'), oldFile('two')]), { name: 'x', address: 'x:1' })
   assert.deepEqual(
     tools.map(({ name }) => name),
@@ -66,7 +66,7 @@ test('methods of the same name in two packages are told apart by the package', (
   )
 })
 
-test('a method whose messages are too large for a schema is left out, and the others stay', () => {
+test('a method whose messages are too large for a schema is left out, and the others are kept', () => {
   const field = (index: number): Buffer => {
     const numbers = concat(varintField(3, index + 1), varintField(4, 1), varintField(5, 5))
     return bytesField(2, concat(bytesField(1, `f${index}`), numbers))
@@ -83,10 +83,10 @@ test('a method whose messages are too large for a schema is left out, and the ot
     tools.map(({ name }) => name),
     ['Users.Get'],
   )
-  assert.match(left.join(), /big\.Big\/Push is no tool: Its messages have more than 5000 fields/)
+  assert.match(left.join(), /big\.Big\/Push is not a tool: Its messages have more than 5000 fields/)
 })
 
-test('a descriptor set is read from its file, and a file that is missing or wrong is a fault of the options', async (t) => {
+test('a descriptor set is read from its file, and a missing or invalid file is an options error', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'gantry-grpc-'))
   t.after(() => rm(folder, { recursive: true, force: true }))
   const path = join(folder, 'old.binpb')
@@ -100,7 +100,7 @@ test('a descriptor set is read from its file, and a file that is missing or wron
   }
 })
 
-test('no bytes make the readers fail in a way of their own', async () => {
+test('arbitrary bytes make the decoders throw only WireError or ToolError', async () => {
   const { descriptors } = await loadFiles([samplePath], [])
   const types = readDescriptors(descriptors)
   const everything = messageOf(types, 'gantry.sample.v1.Everything')
@@ -124,7 +124,7 @@ test('no bytes make the readers fail in a way of their own', async () => {
   fc.assert(fc.property(bytes, (some) => quiet(() => readDescriptors([Buffer.from(some)]))))
 })
 
-test('what is encoded from any numbers and texts is decoded to the same', async () => {
+test('arbitrary numbers and strings survive a round trip', async () => {
   const types = readDescriptors((await loadFiles([samplePath], [])).descriptors)
   const everything = messageOf(types, 'gantry.sample.v1.Everything')
   const value = fc.record({

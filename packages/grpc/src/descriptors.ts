@@ -16,7 +16,7 @@ const longestComment = 4_000
 const wordPattern = /^[A-Za-z_]\w*$/
 const fullNamePattern = /^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*$/
 
-/** What is known of a message before the names of others are: its descriptor and where it stands. */
+/** A message whose references to others are not resolved yet: its descriptor and its location. */
 interface Draft {
   readonly type: MessageType
   readonly parts: Parts
@@ -55,7 +55,7 @@ export function readDescriptors(files: readonly Buffer[]): Types {
 function openFile(bytes: Buffer, { budget }: Reading): File {
   const parts = readParts(bytes, budget)
   const scope = parts.text(2)
-  if (scope !== '' && !fullNamePattern.test(scope)) throw new WireError('A descriptor has a package that is no name.')
+  if (scope !== '' && !fullNamePattern.test(scope)) throw new WireError('A descriptor has an invalid package name.')
   return { parts, scope, implicit: parts.text(12) === 'proto3', comments: commentsOf(parts.all(9).at(-1), budget) }
 }
 
@@ -202,13 +202,13 @@ function within(scope: string, name: string): string {
 
 function checkedWord(name: string): string {
   if (name.length <= 256 && wordPattern.test(name)) return name
-  throw new WireError('A descriptor holds a name that is not a protobuf name.')
+  throw new WireError('A descriptor contains an invalid protobuf name.')
 }
 
 /** A JSON name may be any text; what could reach a prototype or hide from a reader may not. */
 function checkedJsonName(name: string): string {
   if (name.length <= 256 && name !== '__proto__' && /^[\x21-\x7e]+$/.test(name)) return name
-  throw new WireError('A descriptor holds a JSON name that is not plain text.')
+  throw new WireError('A descriptor contains an invalid JSON name.')
 }
 
 /** `user_id` is `userId` in JSON, as protobuf defines it. */

@@ -17,7 +17,7 @@ function pathsOf(options: object): string[] {
   return []
 }
 
-test('an address is read as a URL would be, and is encrypted unless it says otherwise', () => {
+test('an address is parsed like a URL, and uses TLS unless it says otherwise', () => {
   const place = (address: string, rest: Partial<GrpcOptions> = {}) => {
     const { host, port, secure } = checkGrpcOptions({ ...sound, address, ...rest })
     return [host, port, secure]
@@ -30,7 +30,7 @@ test('an address is read as a URL would be, and is encrypted unless it says othe
   assert.deepEqual(place('grpc://2130706433:1'), ['127.0.0.1', 1, false])
 })
 
-test('options that are wrong are refused with their paths', () => {
+test('invalid options are refused with their paths', () => {
   assert.deepEqual(pathsOf(sound), [])
   for (const address of ['calc', 'http://calc:1', 'grpc://u@calc:1', 'grpc://calc:1/path', 'calc:0', 'a b:1', 5]) {
     assert.deepEqual(pathsOf({ ...sound, address }), ['/address'], String(address))
@@ -42,7 +42,7 @@ test('options that are wrong are refused with their paths', () => {
   assert.deepEqual(pathsOf({ ...sound, name: 'a:b' }), ['/name'])
   assert.deepEqual(pathsOf({ ...sound, adress: 'x' }), ['/adress'])
   assert.deepEqual(pathsOf({ ...sound, tls: { rejectUnauthorized: false } }), ['/tls/rejectUnauthorized'])
-  assert.deepEqual(pathsOf({ ...sound, effects: { 'a.B/C': 'readonly' } }), ['/effects/a.B/C'])
+  assert.deepEqual(pathsOf({ ...sound, effects: { 'a.B/C': 'readonly' } }), ['/effects/a.B~1C'])
   assert.deepEqual(pathsOf({ ...sound, maxResponseBytes: 0, tools: true }), ['/maxResponseBytes', '/tools'])
   for (const name of ['Upper', ':path', 'grpc-timeout', 'te', 'content-type', '']) {
     assert.equal(pathsOf({ ...sound, metadata: { [name]: 'x' } }).length, 1, name)
@@ -53,7 +53,7 @@ test('options that are wrong are refused with their paths', () => {
   ])
 })
 
-test('a secret may be a whole value or stand inside one', async () => {
+test('a secret reference may be a whole metadata value or a part of it', async () => {
   const filled = await fillMetadata(
     [{ a: 'secret:one', b: 'Basic secret:two.' }, { c: 'plain' }],
     'key-1',
@@ -62,11 +62,11 @@ test('a secret may be a whole value or stand inside one', async () => {
   assert.deepEqual(filled, { 'idempotency-key': 'key-1', a: '<one>', b: 'Basic <two>.', c: 'plain' })
 })
 
-test('an idempotency key that cannot be a header is left out', async () => {
+test('an idempotency key that is not a valid header value is omitted', async () => {
   assert.deepEqual(await fillMetadata([], 'ключ\n', async () => ''), {})
 })
 
-test('comments before methods are found, those behind code and apart from it are not', () => {
+test('comments directly before methods are read; trailing and detached comments are not', () => {
   const text = `
     package a.b; // not this
     // of the service

@@ -6,60 +6,64 @@ import {
   sensitiveHeaders,
 } from 'node:http2'
 import type { Readable } from 'node:stream'
-import { ToolError } from '@gantry/contract'
-import { type GrpcStatus, statusError } from './status.ts'
+import { type ErrorCode, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
+import { fieldsOf, readParts } from './wire.ts'
 
-/** One message to a method, and what the answers may be. */
+/** One request message and the limits of the response. */
 export interface CallRequest {
   /** `package.Service/Method`. */
   readonly method: string
   readonly message: Buffer
   readonly metadata: { readonly [name: string]: string }
-  /** Bytes of one message of the answer. */
+  /** The size limit of one response message. */
   readonly maxBytes: number
   readonly signal: AbortSignal
 }
 
-/** What HTTP/2 lets a header have; the pipeline cuts a message after secrets are out. */
+/** The header limit of HTTP/2; the pipeline truncates a message after redaction. */
 const longestMessage = 65_536
 
-/** What the server has said so far. */
-interface Heard {
-  /** Whether it said anything, which it does only after it took the call. */
+/** The response of the server so far. */
+interface ResponseState {
+  /** Whether the server responded at all, which it does only after it accepted the call. */
   begun: boolean
   status: GrpcStatus | undefined
   error: Error | undefined
 }
 
 /**
- * One call over an open session: one message out, any number in, then the status. Leaving it early, or the signal,
- * cancels it at the server. Throws the signal's reason, RESULT_TOO_LARGE, or what `statusError` makes of the end.
+ * One call over an open session: one request message, any number of response messages, then the status. Returning early
+ * or an abort cancels it at the server. Throws the signal's reason, RESULT_TOO_LARGE, or the error of `statusError`.
  */
 export async function* exchange(session: ClientHttp2Session, request: CallRequest): AsyncGenerator<Buffer, void> {
   const { signal } = request
   const stream = begin(session, request)
-  const heard: Heard = { begun: false, status: undefined, error: undefined }
-  const closed = listen(stream, heard)
+  const response: ResponseState = { begun: false, status: undefined, error: undefined }
+  const closed = listen(stream, response)
   const cancel = (): void => stream.close(constants.NGHTTP2_CANCEL)
-  signal.addEventListener('abort', cancel, { once: true })
+  const leave = onAbort(signal, cancel)
   let whole = false
   try {
-    if (signal.aborted) cancel()
     stream.end(framed(request.message))
     yield* messagesOf(stream, request.maxBytes)
     await closed
     whole = true
   } catch (error) {
     if (ToolError.is(error)) throw error
-    heard.error ??= error instanceof Error ? error : undefined
+    response.error ??= error instanceof Error ? error : undefined
   } finally {
-    signal.removeEventListener('abort', cancel)
+    leave()
     if (!stream.closed) cancel()
   }
   signal.throwIfAborted()
-  if (heard.status?.code === 0 && whole) return
-  const told = heard.status?.code === 0 ? undefined : heard.status
-  throw statusError(told ?? brokenStatus(session, stream, heard), told === undefined ? heard.error : undefined)
+  if (response.status?.code === 0 && whole) return
+  const status = response.status?.code === 0 ? undefined : response.status
+  throw statusError(
+    status ?? brokenStatus(session, stream, response),
+    status === undefined ? response.error : undefined,
+  )
 }
 
 function begin(session: ClientHttp2Session, { method, metadata }: CallRequest): ClientHttp2Stream {
@@ -72,7 +76,7 @@ function begin(session: ClientHttp2Session, { method, metadata }: CallRequest): 
       'content-type': 'application/grpc',
       'user-agent': 'gantry',
       'grpc-accept-encoding': 'identity',
-      // Values of different callers must not meet in the compression of one connection.
+      // Values of different callers must not share the compression context of one connection.
       [sensitiveHeaders]: Object.keys(metadata),
     })
   } catch (error) {
@@ -80,18 +84,18 @@ function begin(session: ClientHttp2Session, { method, metadata }: CallRequest): 
   }
 }
 
-/** Notes what the server says beside its messages; resolves when the stream has closed. */
-function listen(stream: ClientHttp2Stream, heard: Heard): Promise<void> {
+/** Records headers and trailers; resolves when the stream has closed. */
+function listen(stream: ClientHttp2Stream, response: ResponseState): Promise<void> {
   stream.on('error', (error) => {
-    heard.error ??= error
+    response.error ??= error
   })
   stream.once('response', (headers) => {
-    heard.begun = true
-    heard.status = statusOf(headers) ?? foreignStatus(headers)
-    if (heard.status !== undefined && !('grpc-status' in headers)) stream.close(constants.NGHTTP2_CANCEL)
+    response.begun = true
+    response.status = statusOf(headers) ?? foreignStatus(headers)
+    if (response.status !== undefined && !('grpc-status' in headers)) stream.close(constants.NGHTTP2_CANCEL)
   })
   stream.once('trailers', (trailers) => {
-    heard.status ??= statusOf(trailers) ?? { code: 2, message: 'The server ended the call without a status.' }
+    response.status ??= statusOf(trailers) ?? { code: 2, message: 'The server ended the call without a status.' }
   })
   return new Promise((resolve) => stream.once('close', resolve))
 }
@@ -109,9 +113,9 @@ function statusOf(headers: IncomingHttpHeaders): GrpcStatus | undefined {
   }
 }
 
-/** What an answer means that is not gRPC: a proxy's error page, a web server. */
+/** The status of a response that is not gRPC, such as a proxy's error page. */
 function foreignStatus(headers: IncomingHttpHeaders): GrpcStatus | undefined {
-  const http = headers[':status'] as unknown as number
+  const http = Number(headers[':status'])
   if (http === 200 && /^application\/grpc(?:\+proto)?(?:;|$)/.test(headers['content-type'] ?? '')) return undefined
   const codes: { readonly [status: number]: number } = {
     400: 13,
@@ -126,28 +130,28 @@ function foreignStatus(headers: IncomingHttpHeaders): GrpcStatus | undefined {
   return { code: codes[http] ?? 2, message: `The server answered with HTTP ${http} instead of gRPC.` }
 }
 
-/** What a call means that ended without a status. */
-function brokenStatus(session: ClientHttp2Session, stream: ClientHttp2Stream, { begun }: Heard): GrpcStatus {
+/** The status of a call that ended without one. */
+function brokenStatus(session: ClientHttp2Session, stream: ClientHttp2Stream, { begun }: ResponseState): GrpcStatus {
   const { rstCode } = stream
   const refused = !begun && (rstCode === constants.NGHTTP2_REFUSED_STREAM || stream.id === undefined)
-  if (refused) return { code: 14, message: 'The server did not take the call.', unsent: true }
+  if (refused) return { code: 14, message: 'The server refused the call before processing it.', unsent: true }
   if (session.destroyed) return { code: 14, message: 'The connection broke before the call had ended.' }
   const codes = new Map([
     [constants.NGHTTP2_CANCEL, 1],
     [constants.NGHTTP2_ENHANCE_YOUR_CALM, 8],
     [constants.NGHTTP2_INADEQUATE_SECURITY, 7],
   ])
-  return { code: codes.get(rstCode) ?? 13, message: 'The server broke off the call without a status.' }
+  return { code: codes.get(rstCode) ?? 13, message: 'The server reset the call without a status.' }
 }
 
-/** A message on the wire: a byte that says it is not compressed, its length, itself. */
+/** A framed message: the compression flag 0, the length, the bytes. */
 function framed(message: Buffer): Buffer {
   const head = Buffer.alloc(5)
   head.writeUInt32BE(message.length, 1)
   return Buffer.concat([head, message])
 }
 
-/** `grpc-message` is percent-encoded; text that is wrongly encoded stays as it is. */
+/** Decodes the percent-encoded `grpc-message`; invalid encoding is returned unchanged. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text)
@@ -158,12 +162,12 @@ function decoded(text: string): string {
 
 const headBytes = 5
 
-/** Cuts a gRPC body into messages; refuses one that says it is larger than allowed before any of it is kept. */
+/** Splits a gRPC body into messages; refuses a message over the limit by its length prefix. */
 async function* messagesOf(body: Readable, maxBytes: number): AsyncGenerator<Buffer, void> {
   let part = Buffer.alloc(headBytes)
   let filled = 0
   let inHead = true
-  // Leaving must not destroy the stream: whoever opened it cancels it, so that the server hears the right reason.
+  // Returning does not destroy the stream: `exchange` resets it with the right code.
   for await (const piece of body.iterator({ destroyOnReturn: false })) {
     const chunk: Buffer = piece
     for (let at = 0; at < chunk.length || filled === part.length; ) {
@@ -184,10 +188,92 @@ async function* messagesOf(body: Readable, maxBytes: number): AsyncGenerator<Buf
 function lengthOf(head: Buffer, maxBytes: number): number {
   const length = head.readUInt32BE(1)
   if (head[0] !== 0)
-    throw new ToolError('BACKEND_FAILED', 'The server sent a compressed message, which was not asked for.')
+    throw new ToolError('BACKEND_FAILED', 'The server sent a compressed message, which the client does not accept.')
   if (length <= maxBytes) return length
   throw new ToolError(
     'RESULT_TOO_LARGE',
     `The server sent a message of ${length} bytes; maxResponseBytes is ${maxBytes}.`,
   )
+}
+
+/** How a call ended, as the server said or as the broken connection means. */
+interface GrpcStatus {
+  readonly code: number
+  readonly message: string
+  /** `google.rpc.Status`, when the server sent one. */
+  readonly details?: Buffer
+  /** Set when the server certainly did not begin: the call never left, or was refused by HTTP/2 itself. */
+  readonly unsent?: boolean
+}
+
+interface Row {
+  readonly name: string
+  readonly code: ErrorCode
+  readonly retryable?: boolean
+}
+
+/** The error code of each status. Only a refusal by HTTP/2 proves that nothing ran; a status of the server does not. */
+export const statusTable: readonly Row[] = [
+  { name: 'OK', code: 'BACKEND_FAILED' },
+  { name: 'CANCELLED', code: 'BACKEND_FAILED' },
+  { name: 'UNKNOWN', code: 'BACKEND_FAILED' },
+  { name: 'INVALID_ARGUMENT', code: 'BACKEND_FAILED' },
+  { name: 'DEADLINE_EXCEEDED', code: 'BACKEND_FAILED', retryable: true },
+  { name: 'NOT_FOUND', code: 'BACKEND_FAILED' },
+  { name: 'ALREADY_EXISTS', code: 'BACKEND_FAILED' },
+  { name: 'PERMISSION_DENIED', code: 'DENIED' },
+  { name: 'RESOURCE_EXHAUSTED', code: 'RATE_LIMITED' },
+  { name: 'FAILED_PRECONDITION', code: 'BACKEND_FAILED' },
+  { name: 'ABORTED', code: 'BACKEND_FAILED', retryable: true },
+  { name: 'OUT_OF_RANGE', code: 'BACKEND_FAILED' },
+  { name: 'UNIMPLEMENTED', code: 'BACKEND_FAILED' },
+  { name: 'INTERNAL', code: 'BACKEND_FAILED' },
+  { name: 'UNAVAILABLE', code: 'BACKEND_FAILED', retryable: true },
+  { name: 'DATA_LOSS', code: 'BACKEND_FAILED' },
+  { name: 'UNAUTHENTICATED', code: 'DENIED' },
+]
+const unknown: Row = { name: 'UNKNOWN', code: 'BACKEND_FAILED' }
+const retryInfo = 'google.rpc.RetryInfo'
+const longestWaitMs = 86_400_000
+
+/** The error for a status that is not OK; the message is the server's own. */
+function statusError(status: GrpcStatus, cause?: unknown): ToolError {
+  const { name, code, retryable } = statusTable[status.code] ?? unknown
+  const message = status.message === '' ? `The server answered ${name}.` : status.message
+  const retryAfterMs = status.details === undefined ? undefined : retryDelay(status.details)
+  const details = { grpc: { status: status.code, name }, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) }
+  const facts = { details, ...(cause === undefined ? {} : { cause }) }
+  if (status.unsent === true) return new ToolError('BACKEND_UNAVAILABLE', message, facts)
+  return new ToolError(code, message, {
+    ...facts,
+    effect: code === 'DENIED' ? 'none' : 'possible',
+    ...(retryable === undefined ? {} : { retryable }),
+  })
+}
+
+/** Whether an error is this status of a server. */
+export function isStatus(error: unknown, name: string): boolean {
+  if (!ToolError.is(error)) return false
+  const grpc = error.details?.grpc
+  return isObject(grpc) && grpc.name === name
+}
+
+/** The wait that `google.rpc.RetryInfo` asks for; details that cannot be read say nothing. */
+function retryDelay(details: Buffer): number | undefined {
+  try {
+    for (const any of readParts(details).all(3)) {
+      const parts = readParts(any)
+      const info = parts.all(2).at(-1)
+      const delay = info === undefined ? undefined : readParts(info).all(1).at(-1)
+      if (delay === undefined || !parts.text(1).endsWith(`/${retryInfo}`)) continue
+      let ms = 0
+      for (const { number, value } of fieldsOf(delay)) {
+        if (typeof value === 'bigint') ms += Number(BigInt.asIntN(64, value)) * (number === 1 ? 1_000 : 1e-6)
+      }
+      return Math.min(Math.max(0, Math.ceil(ms)), longestWaitMs)
+    }
+  } catch {
+    return undefined
+  }
+  return undefined
 }

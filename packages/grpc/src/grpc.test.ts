@@ -1,17 +1,15 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:net'
 import { type TestContext, test } from 'node:test'
-import { fakeContext, testBackend } from '@gantry/conformance/internal/backend'
-import { type FakeHost, fakeHost } from '@gantry/conformance/internal/backend-host'
-import type { Tool } from '@gantry/contract'
-import { ToolError } from '@gantry/contract'
+import { type FakeHost, fakeContext, fakeHost, testBackend } from '@gantry/conformance/internal/backend'
+import { type Tool, ToolError } from '@gantry/contract'
 import type { Backend, BackendContext } from '@gantry/core/internal/backends/backend'
 import type { EgressEvent } from '@gantry/core/internal/egress/egress'
-import { createEgress } from '@gantry/core/internal/egress/guard'
+import { createEgressGuard } from '@gantry/core/internal/egress/guard'
 import { Client, credentials as clientCredentials, logVerbosity, setLogVerbosity } from '@grpc/grpc-js'
+import { statusTable } from './exchange.ts'
 import { type GrpcOptions, grpc } from './grpc.ts'
 import { makeCertificate, type SampleServer, samplePath, sampleService, startSample } from './server.fixture.ts'
-import { statusTable } from './status.ts'
 import { bytesField, varintField } from './wire.ts'
 
 const never = new AbortController().signal
@@ -19,7 +17,7 @@ const never = new AbortController().signal
 for (const source of ['proto', 'reflection'] as const) {
   testBackend(`grpc by ${source}`, async () => {
     const server = await startSample({ reflection: source === 'reflection' })
-    const egress = createEgress()
+    const egress = createEgressGuard()
     const host = fakeHost(egress)
     const backend = grpc(optionsFor(server, source))
     backend.attach?.(host)
@@ -53,7 +51,7 @@ async function open(
 ): Promise<Sample> {
   const server = await startSample({ reflection })
   const events: EgressEvent[] = []
-  const egress = createEgress({ onEvent: (event) => void events.push(event) })
+  const egress = createEgressGuard({ onEvent: (event) => void events.push(event) })
   const host = fakeHost(egress, { token: 'top-secret-value' })
   const backend = grpc({ ...optionsFor(server, reflection ? 'reflection' : 'proto'), ...options })
   backend.attach?.(host)
@@ -98,7 +96,7 @@ function generatorOf(value: unknown): AsyncGenerator<unknown, unknown> {
   return value as AsyncGenerator<unknown, unknown>
 }
 
-test('each method with one request is a tool; what a service says of itself is only a hint', async (t) => {
+test('each unary-request method becomes a tool, and the service’s own idempotency level is only a hint', async (t) => {
   const { host } = await open(t, { effects: { [`${sampleService}/Add`]: 'read' } })
   const tools = host.published[0] ?? []
   const names = ['Add', 'Fail', 'Wait', 'Count', 'Echo', 'End', 'Shout'].map((name) => `Calculator.${name}`)
@@ -112,10 +110,10 @@ test('each method with one request is a tool; what a service says of itself is o
   assert.match(shout?.description ?? '', /gantry\.sample\.v1\.Calculator\/Shout, which answers with/)
   assert.deepEqual(add?.backends, [{ kind: 'grpc', name: 'sample', method: `${sampleService}/Add` }])
   const logs = host.reports.filter(({ kind }) => kind === 'log').map(({ message }) => message)
-  assert.equal(logs.filter((line) => /(Sum|Chat) takes a stream of messages/.test(line)).length, 2)
+  assert.equal(logs.filter((line) => /(Sum|Chat) is client-streaming/.test(line)).length, 2)
 })
 
-test('reflection finds the same tools as the file, but for its comments', async (t) => {
+test('reflection finds the same tools as the proto file, without their comments', async (t) => {
   const fromFile = (await open(t)).host.published[0]
   const reflected = (await open(t, {}, { reflection: true })).host.published[0]
   const plain = (tools: readonly Tool[] = []) =>
@@ -123,7 +121,7 @@ test('reflection finds the same tools as the file, but for its comments', async 
   assert.deepEqual(plain(reflected), plain(fromFile))
 })
 
-test('services narrows the tools, and a name in it that does not exist is reported', async (t) => {
+test('`services` selects the tools, and an unknown name in it is reported', async (t) => {
   const { host } = await open(t, { services: [`${sampleService}/Add`, 'no.Such'] })
   assert.deepEqual(
     host.published[0]?.map(({ name }) => name),
@@ -132,7 +130,7 @@ test('services narrows the tools, and a name in it that does not exist is report
   assert.ok(host.reports.some(({ message }) => message.includes('no.Such')))
 })
 
-test('a call that comes before the descriptors were read finds out by itself', async (t) => {
+test('a call before discovery loads the descriptors itself', async (t) => {
   const { backend, host } = await open(t, { tools: false }, { discover: false })
   const first = generatorOf(call(backend, 'Add', { a: 1, b: 2 }))
   assert.deepEqual(await first.next(), { done: true, value: { result: 3 } })
@@ -141,7 +139,7 @@ test('a call that comes before the descriptors were read finds out by itself', a
   assert.deepEqual(host.published, [])
 })
 
-test('a method that does not exist, or takes a stream, is refused without a call', async (t) => {
+test('an unknown or client-streaming method is refused without a request', async (t) => {
   const { backend, server } = await open(t)
   for (const method of ['Nothing', 'Sum']) {
     assert.equal((await errorOf(() => call(backend, method, {}))).code, 'NO_BACKEND')
@@ -149,7 +147,7 @@ test('a method that does not exist, or takes a stream, is refused without a call
   assert.equal(server.seen.length, 0)
 })
 
-test('every type goes to a real server and comes back', async (t) => {
+test('a value of every type survives a round trip through a real server', async (t) => {
   const { backend, server } = await open(t)
   const args = { anInt64: '-5', colour: 'RED', byName: { a: 1 }, tree: { label: 'x' }, at: '2026-01-01T00:00:00Z' }
   const output = (await call(backend, 'Echo', args)) as { [name: string]: unknown }
@@ -159,13 +157,13 @@ test('every type goes to a real server and comes back', async (t) => {
   assert.equal(await call(backend, 'Shout', { value: 'hey' }), 'HEY')
 })
 
-test('a server that streams gives chunks, and waits for a reader that does not read', async (t) => {
+test('a server stream yields chunks with backpressure', async (t) => {
   const { backend, server } = await open(t)
   const chunks = generatorOf(call(backend, 'Count', { to: 1_000, padding: 10_000 }))
   const first = (await chunks.next()).value as { number: number }
   assert.equal(first.number, 1)
   let before = -1
-  // The server stops at full windows: the count must come to rest far below the end while nobody reads.
+  // The server stops at full windows: while the stream is not read, the count stays far below the end.
   while (server.counted() !== before) {
     before = server.counted()
     for (let turn = 0; turn < 200; turn++) await new Promise((resolve) => setImmediate(resolve))
@@ -176,13 +174,13 @@ test('a server that streams gives chunks, and waits for a reader that does not r
   assert.equal(last, 1_000)
 })
 
-test('leaving a stream early cancels it at the server', async (t) => {
+test('returning early from a stream cancels it at the server', async (t) => {
   const { backend, server } = await open(t)
   for await (const _chunk of generatorOf(call(backend, 'Count', { to: 1_000_000, padding: 1_000 }))) break
   await server.cancelled
 })
 
-test('an aborted call is cancelled at the server, and the connection serves the next', async (t) => {
+test('an aborted call is cancelled at the server, and the connection serves the next call', async (t) => {
   const { backend, server, events } = await open(t)
   const controller = new AbortController()
   const waiting = call(backend, 'Wait', {}, fakeContext(controller.signal))
@@ -194,7 +192,7 @@ test('an aborted call is cancelled at the server, and the connection serves the 
   assert.equal(events.length, 1)
 })
 
-test('metadata carries the idempotency key and secrets, which are asked for at the call', async (t) => {
+test('metadata carries the idempotency key and secrets, which are resolved for each call', async (t) => {
   const { backend, server } = await open(t, {
     metadata: { authorization: 'Bearer secret:token', 'trace-bin': Buffer.from('hi').toString('base64') },
   })
@@ -212,7 +210,7 @@ test('metadata carries the idempotency key and secrets, which are asked for at t
   assert.deepEqual(plain?.get('trace-bin'), [Buffer.from('hi')])
 })
 
-test('a secret with a line break cannot make a header', async (t) => {
+test('a secret with a line break cannot inject a header', async (t) => {
   const { backend, server } = await open(t, { metadata: { authorization: 'secret:token' } })
   const context = { ...fakeContext(), secret: async () => 'a\r\nx-admin: 1' }
   const error = await errorOf(() => call(backend, 'Add', { a: 1, b: 1 }, context))
@@ -221,7 +219,7 @@ test('a secret with a line break cannot make a header', async (t) => {
   assert.equal(server.seen.length, 0)
 })
 
-test('every status has its place in the error table', async (t) => {
+test('every gRPC status maps to an error code', async (t) => {
   const { backend } = await open(t)
   const expected: { readonly [name: string]: readonly [string, boolean] } = {
     PERMISSION_DENIED: ['DENIED', false],
@@ -244,7 +242,7 @@ test('every status has its place in the error table', async (t) => {
   assert.equal(strange.code, 'BACKEND_FAILED')
 })
 
-test('a server says when to come back', async (t) => {
+test('RetryInfo of the server becomes retryAfterMs', async (t) => {
   const { backend } = await open(t)
   const delay = Buffer.concat([varintField(1, 2), varintField(2, 500_000_000)])
   const any = [bytesField(1, 'type.googleapis.com/google.rpc.RetryInfo'), bytesField(2, bytesField(1, delay))]
@@ -253,7 +251,7 @@ test('a server says when to come back', async (t) => {
   assert.deepEqual([error.code, error.details?.retryAfterMs], ['RATE_LIMITED', 2_500])
 })
 
-test('a server that is not there is unavailable, and found again when it is back', async (t) => {
+test('a stopped server is unavailable, and the backend reconnects when it restarts', async (t) => {
   const { backend, server, events } = await open(t)
   assert.deepEqual(await call(backend, 'Add', { a: 1, b: 1 }), { result: 2 })
   server.close()
@@ -279,20 +277,20 @@ test('health follows the connection when the server has no health service', asyn
   assert.equal((await backend.health?.(never))?.status, 'down')
 })
 
-test('after close nothing is dialled', async (t) => {
+test('the backend opens no connection after close', async (t) => {
   const { backend, events } = await open(t)
   await backend.close?.(never)
   assert.equal((await errorOf(() => call(backend, 'Add', { a: 1, b: 1 }))).code, 'BACKEND_UNAVAILABLE')
   assert.equal(events.length, 0)
 })
 
-test('TLS is verified: the right name is served, a wrong name and an unknown authority are not', async (t) => {
+test('TLS is verified: a wrong name and an unknown authority are refused', async (t) => {
   const tls = makeCertificate('calc.test')
   const address = (port: number) => `grpcs://127.0.0.1:${port}`
   const server = await startSample({ tls })
   t.after(() => server.close())
   const attempt = async (options: GrpcOptions['tls']) => {
-    const egress = createEgress()
+    const egress = createEgressGuard()
     const backend = grpc({ ...optionsFor(server), address: address(server.port), ...(options ? { tls: options } : {}) })
     backend.attach?.(fakeHost(egress, { ca: tls.cert.toString() }))
     try {
@@ -316,14 +314,14 @@ test('TLS is verified: the right name is served, a wrong name and an unknown aut
   assert.equal(server.seen.length, 2)
 })
 
-test('a server that wants a certificate of its client gets one', async (t) => {
+test('the backend presents its client certificate to a server that requires one', async (t) => {
   const client = makeCertificate('client.test')
   const tls = { ...makeCertificate('calc.test'), caForClients: client.cert }
   const own = { ca: tls.cert, serverName: 'calc.test' }
   const server = await startSample({ tls })
   t.after(() => server.close())
   const open = async (options: NonNullable<GrpcOptions['tls']>) => {
-    const egress = createEgress()
+    const egress = createEgressGuard()
     const backend = grpc({ ...optionsFor(server), address: `127.0.0.1:${server.port}`, tls: options })
     backend.attach?.(fakeHost(egress))
     t.after(async () => {
@@ -335,11 +333,11 @@ test('a server that wants a certificate of its client gets one', async (t) => {
   }
   const shown = await open({ ...own, cert: client.cert, key: client.key })
   assert.deepEqual(await call(shown, 'Add', { a: 1, b: 1 }), { result: 2 })
-  const silent = await open(own)
-  assert.equal((await errorOf(() => call(silent, 'Add', { a: 1, b: 1 }))).code, 'BACKEND_UNAVAILABLE')
+  const unresponsive = await open(own)
+  assert.equal((await errorOf(() => call(unresponsive, 'Add', { a: 1, b: 1 }))).code, 'BACKEND_UNAVAILABLE')
 })
 
-test('an address that is not allowed is not dialled', async (t) => {
+test('the backend does not connect to an address that egress denies', async (t) => {
   let touched = 0
   const listener = createServer((socket) => {
     touched += 1
@@ -349,7 +347,7 @@ test('an address that is not allowed is not dialled', async (t) => {
   t.after(() => void listener.close())
   const { port } = listener.address() as { port: number }
   const attempt = async (allow: readonly string[] | undefined, secret: boolean) => {
-    const egress = createEgress(allow === undefined ? {} : { allow })
+    const egress = createEgressGuard(allow === undefined ? {} : { allow })
     const backend = grpc({ ...optionsFor({ port }), private: secret })
     backend.attach?.(fakeHost(egress))
     await backend.discover?.(never)
@@ -366,7 +364,7 @@ test('an address that is not allowed is not dialled', async (t) => {
   assert.equal(touched, 1)
 })
 
-test('rules that change end a connection that they forbid', async (t) => {
+test('changed egress rules close a connection that they deny', async (t) => {
   const { backend, server, setRules } = await open(t)
   assert.deepEqual(await call(backend, 'Add', { a: 1, b: 1 }), { result: 2 })
   setRules([])
@@ -377,7 +375,7 @@ test('rules that change end a connection that they forbid', async (t) => {
   assert.equal(server.seen.length, 1)
 })
 
-test('proxy variables lead nowhere', async (t) => {
+test('proxy environment variables are ignored', async (t) => {
   let touched = 0
   const reached = Promise.withResolvers<void>()
   const proxy = createServer((socket) => {

@@ -1,11 +1,12 @@
 import { type Json, ToolError } from '@gantry/contract'
 import type { Backend, BackendCall, BackendContext, BackendHost, Health } from '@gantry/core/internal/backends/backend'
 import { quote } from '@gantry/core/internal/ids/quote'
-import { type Channel, createChannel, openSession, within } from './channel.ts'
+import { unlessAborted } from '@gantry/core/internal/resilience/abort'
+import { type Channel, createChannel, openSession } from './channel.ts'
 import { decodeMessage, encodeArguments } from './codec.ts'
+import { isStatus } from './exchange.ts'
 import { checkGrpcOptions, fillMetadata, type GrpcOptions } from './options.ts'
 import { readTypes, understood } from './source.ts'
-import { isStatus } from './status.ts'
 import { toolsOf } from './tools.ts'
 import { type MethodType, methodKey, type Types } from './types.ts'
 import { readParts } from './wire.ts'
@@ -22,7 +23,7 @@ const defaultMaxBytes = 4_194_304
  * - Errors: BACKEND_UNAVAILABLE when the server did not take the call, else what its status means (docs/grpc.md).
  */
 export function grpc(options: GrpcOptions): Backend {
-  const place = checkGrpcOptions(options)
+  const endpoint = checkGrpcOptions(options)
   const closing = new AbortController()
   let attached: BackendHost | undefined
   let types: Types | undefined
@@ -32,12 +33,12 @@ export function grpc(options: GrpcOptions): Backend {
     if (attached !== undefined) return attached
     throw new ToolError('BACKEND_UNAVAILABLE', 'The gRPC backend is not attached to an executor.', { retryable: false })
   }
-  const channel = createChannel((signal, ended) => openSession(host(), options, place, signal, ended))
+  const channel = createChannel((signal, ended) => openSession(host(), options, endpoint, signal, ended))
   /** The metadata of what the backend asks for itself. */
   const ownMetadata = (signal: AbortSignal) =>
     fillMetadata([options.metadata], undefined, (name) => host().secret(name, signal))
 
-  /** Reads the descriptors once; whoever asks meanwhile waits for the same reading, and a failed one is forgotten. */
+  /** Reads the descriptors once. Concurrent callers share one reading, and a failed reading is not kept. */
   const load = (): Promise<Types> => {
     const { signal } = closing
     loading ??= readTypes(options, channel, () => ownMetadata(signal), signal).then(
@@ -78,11 +79,11 @@ export function grpc(options: GrpcOptions): Backend {
     }
     const [only] = all
     if (only !== undefined && all.length === 1) return only
-    throw new ToolError('BACKEND_FAILED', 'The server did not send exactly one answer.')
+    throw new ToolError('BACKEND_FAILED', 'The server did not send exactly one response message.')
   }
   /** A call before the descriptors were read, which may turn out to be either; a generator can be both. */
   async function* either(call: BackendCall, context: BackendContext) {
-    const known = await within(load(), context.signal)
+    const known = await unlessAborted(load(), context.signal)
     const method = methodOf(call, known)
     if (!method.responseStream) return await answer(call, context, known, method)
     return yield* answers(call, context, known, method)
@@ -90,7 +91,7 @@ export function grpc(options: GrpcOptions): Backend {
   return {
     kind: 'grpc',
     name: options.name,
-    // What a server says of itself may change; a file of the host's own does not by itself.
+    // The reflection of a server may change; a file of the host changes only with its configuration.
     pinned: options.reflection === true,
     tidy: true,
     attach(given) {
@@ -98,7 +99,7 @@ export function grpc(options: GrpcOptions): Backend {
     },
     async discover(signal) {
       if (options.tools === false) return
-      const { tools, left } = toolsOf(await within(load(), signal), options)
+      const { tools, left } = toolsOf(await unlessAborted(load(), signal), options)
       for (const message of left) host().report({ kind: 'log', message })
       await host().publish(tools)
     },
@@ -122,7 +123,7 @@ function methodOf({ id, binding }: BackendCall, { methods }: Types): MethodType 
   const method = typeof binding.method === 'string' ? methods.get(binding.method) : undefined
   if (method !== undefined && !method.requestStream) return method
   const name = quote(String(binding.method))
-  const reason = method === undefined ? 'does not exist' : 'takes a stream of messages, which no tool can send'
+  const reason = method === undefined ? 'does not exist' : 'is client-streaming, which tools do not support'
   throw new ToolError('NO_BACKEND', `The gRPC method ${name} of ${id} ${reason}.`, {
     stage: 'execute',
     retryable: false,
@@ -142,7 +143,7 @@ export async function checkHealth(
     const message = Buffer.alloc(0)
     for await (const part of channel.call({ method, message, metadata, maxBytes: 1_024, signal })) {
       if (readParts(part).int(1) !== serving)
-        return { status: 'down', message: 'The server says that it is not serving.' }
+        return { status: 'down', message: 'The server reports that it is not serving.' }
     }
     return { status: 'up' }
   } catch (error) {

@@ -2,12 +2,10 @@ import assert from 'node:assert/strict'
 import { constants, createServer, type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2'
 import { createServer as createTcpServer, type Server } from 'node:net'
 import { type TestContext, test } from 'node:test'
-import { fakeContext } from '@gantry/conformance/internal/backend'
-import { fakeHost } from '@gantry/conformance/internal/backend-host'
-import type { Tool } from '@gantry/contract'
-import { ToolError } from '@gantry/contract'
+import { fakeContext, fakeHost } from '@gantry/conformance/internal/backend'
+import { type Tool, ToolError } from '@gantry/contract'
 import type { Backend, BackendContext } from '@gantry/core/internal/backends/backend'
-import { createEgress } from '@gantry/core/internal/egress/guard'
+import { createEgressGuard } from '@gantry/core/internal/egress/guard'
 import { type GrpcOptions, grpc } from './grpc.ts'
 import { samplePath, sampleService } from './server.fixture.ts'
 import { bytesField } from './wire.ts'
@@ -49,7 +47,7 @@ async function listen(t: TestContext, server: Server | Http2Server, end: () => v
 }
 
 function backendFor(t: TestContext, port: number, options: Partial<GrpcOptions> = {}): Backend {
-  const egress = createEgress()
+  const egress = createEgressGuard()
   const source = options.reflection === true ? {} : { proto: samplePath }
   const backend = grpc({ name: 'bad', address: `grpc://127.0.0.1:${port}`, private: true, ...source, ...options })
   backend.attach?.(fakeHost(egress))
@@ -95,7 +93,7 @@ function answering(body: Buffer, trailers: { readonly [name: string]: string } =
   }
 }
 
-test('a message that is too large is refused by its announced length', async (t) => {
+test('a message over the size limit is refused by its length prefix', async (t) => {
   const { backend } = await against(t, (stream) => {
     stream.respond(ok)
     stream.write(frame(Buffer.alloc(10), { length: 5_000_000 }))
@@ -107,7 +105,7 @@ test('a message that is too large is refused by its announced length', async (t)
   assert.equal((await errorOf(small.backend)).code, 'RESULT_TOO_LARGE')
 })
 
-test('an answer of few bytes that stands for millions of values is refused', async (t) => {
+test('a small response that expands to millions of values is refused', async (t) => {
   // Echo answers with Everything, whose field 27 is a Tree; its field 2 is a list of Trees.
   const empties = Buffer.alloc(1_000_000, Buffer.from([0x12, 0]))
   const { backend } = await against(t, answering(frame(bytesField(27, empties))))
@@ -115,21 +113,21 @@ test('an answer of few bytes that stands for millions of values is refused', asy
   assert.deepEqual([error.code, error.effect], ['RESULT_TOO_LARGE', 'possible'])
 })
 
-test('an answer that is nested without end is refused', async (t) => {
+test('a response nested beyond the limit is refused', async (t) => {
   let tree: Buffer = Buffer.alloc(0)
   for (let level = 0; level < 5_000; level++) tree = bytesField(2, tree)
   const { backend } = await against(t, answering(frame(bytesField(27, tree))))
   assert.equal((await errorOf(backend, 'Echo')).code, 'RESULT_TOO_LARGE')
 })
 
-test('bytes that are no message fail the call', async (t) => {
+test('bytes that are not a message fail the call', async (t) => {
   for (const bytes of [[0x08], [0x0a, 0x7f, 1], [0x00, 1], [0x0f], Array(20).fill(0xff), [0x0b, 0x0b, 0x0b]]) {
     const { backend } = await against(t, answering(frame(Buffer.from(bytes))))
     assert.equal((await errorOf(backend)).code, 'BACKEND_FAILED', String(bytes))
   }
 })
 
-test('a connection that breaks in the middle of a stream fails the call that had begun', async (t) => {
+test('a connection that breaks in the middle of a stream fails its call with effect possible', async (t) => {
   const { backend } = await against(t, (stream) => {
     stream.respond(ok)
     stream.write(frame(Buffer.from([8, 1])), () => setImmediate(() => stream.session?.destroy()))
@@ -139,18 +137,18 @@ test('a connection that breaks in the middle of a stream fails the call that had
   assert.deepEqual([error.code, error.effect, error.retryable], ['BACKEND_FAILED', 'possible', true])
 })
 
-test('an end that is no proper end fails the call', async (t) => {
+test('an improper end of the response fails the call', async (t) => {
   const good = frame(Buffer.from([8, 1]))
   const ends: { readonly [name: string]: Answer } = {
     'without trailers': (stream) => {
       stream.respond(ok)
       stream.end(good)
     },
-    'with trailers that hold no status': answering(good, { 'x-other': '1' }),
-    'with a status that is no number': answering(good, { 'grpc-status': 'fine' }),
+    'with trailers without a status': answering(good, { 'x-other': '1' }),
+    'with a status that is not a number': answering(good, { 'grpc-status': 'fine' }),
     'inside a message': answering(good.subarray(0, 6)),
-    'after two answers instead of one': answering(Buffer.concat([good, good])),
-    'after no answer': answering(Buffer.alloc(0)),
+    'after two responses instead of one': answering(Buffer.concat([good, good])),
+    'without a response': answering(Buffer.alloc(0)),
     'with a compressed message': answering(frame(Buffer.from([8, 1]), { flag: 1 })),
     'with a web page': (stream) => {
       stream.respond({ ':status': 200, 'content-type': 'text/html' })
@@ -165,14 +163,14 @@ test('an end that is no proper end fails the call', async (t) => {
   }
 })
 
-test('a stream that ends inside a message fails, whatever its status says', async (t) => {
+test('a stream that ends inside a message fails, whatever its status', async (t) => {
   const good = frame(Buffer.from([8, 1]))
   const { backend } = await against(t, answering(Buffer.concat([good, good.subarray(0, 6)])))
   const error = await errorOf(backend, 'Count')
   assert.deepEqual([error.code, error.chunks], ['BACKEND_FAILED', 1])
 })
 
-test('a call that is given up is cancelled by name', async (t) => {
+test('an aborted call resets its stream with CANCEL', async (t) => {
   const begun = Promise.withResolvers<void>()
   const reset = Promise.withResolvers<number>()
   const { backend } = await against(t, (stream) => {
@@ -189,7 +187,7 @@ test('a call that is given up is cancelled by name', async (t) => {
   assert.equal(await reset.promise, constants.NGHTTP2_CANCEL)
 })
 
-test('the error page of a proxy is read as what it means', async (t) => {
+test('the HTTP status of a proxy’s error page maps to an error code', async (t) => {
   for (const [http, code] of [
     [401, 'DENIED'],
     [403, 'DENIED'],
@@ -203,7 +201,7 @@ test('the error page of a proxy is read as what it means', async (t) => {
   }
 })
 
-test('only a refusal by HTTP/2 itself proves that nothing ran', async (t) => {
+test('only an HTTP/2 REFUSED_STREAM has effect none; gRPC status UNAVAILABLE does not', async (t) => {
   const refused = await against(t, (stream) => stream.close(7))
   const error = await errorOf(refused.backend)
   assert.deepEqual([error.code, error.effect], ['BACKEND_UNAVAILABLE', 'none'])
@@ -213,7 +211,7 @@ test('only a refusal by HTTP/2 itself proves that nothing ran', async (t) => {
   assert.deepEqual([(await errorOf(said.backend)).code], ['BACKEND_FAILED'])
 })
 
-test('too many headers and a long message end the call, not the process', async (t) => {
+test('too many headers fail the call, and a long status message is truncated', async (t) => {
   const many = Object.fromEntries(Array.from({ length: 500 }, (_none, index) => [`x-${index}`, 'y'.repeat(500)]))
   const { backend } = await against(t, (stream) => stream.respond({ ...ok, ...many }))
   assert.equal((await errorOf(backend)).effect, 'possible')
@@ -221,7 +219,7 @@ test('too many headers and a long message end the call, not the process', async 
   assert.ok((await errorOf(long.backend)).message.length <= 65_536)
 })
 
-test('a server that says goodbye gets no new call on that connection', async (t) => {
+test('the backend sends no new call on a connection after GOAWAY', async (t) => {
   const { backend, sessions } = await against(t, (stream) => {
     answering(frame(Buffer.from([8, 1])))(stream, '')
     stream.session?.goaway(0)
@@ -232,7 +230,7 @@ test('a server that says goodbye gets no new call on that connection', async (t)
   assert.ok(sessions.size > 1, String(sessions.size))
 })
 
-test('something that does not speak HTTP/2 is unavailable', async (t) => {
+test('a server that does not speak HTTP/2 is unavailable', async (t) => {
   const server = createTcpServer((socket) => {
     socket.on('error', () => undefined)
     socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')
@@ -242,7 +240,7 @@ test('something that does not speak HTTP/2 is unavailable', async (t) => {
   assert.deepEqual([error.code, error.effect], ['BACKEND_UNAVAILABLE', 'none'])
 })
 
-test('a server that never speaks holds a call no longer than the caller lets it', async (t) => {
+test('an aborted signal ends a call to a server that never responds', async (t) => {
   const open = new Set<{ destroy(): void }>()
   const connected = Promise.withResolvers<void>()
   const server = createTcpServer((socket) => {
@@ -263,7 +261,7 @@ test('a server that never speaks holds a call no longer than the caller lets it'
   await assert.rejects(waiting, /enough/)
 })
 
-/** A reflection service that answers each question, told by its field and its text, with these bytes. */
+/** A reflection service that answers each request, by its field and text, with these bytes. */
 function reflecting(reply: (field: number, text: string) => Buffer): Answer {
   return (stream) => {
     stream.once('data', (data: Buffer) => {
@@ -281,7 +279,7 @@ function files(...protos: readonly Buffer[]): Buffer {
   return bytesField(4, Buffer.concat(protos.map((proto) => bytesField(1, proto))))
 }
 
-test('reflection is bounded, however the server goes on', async (t) => {
+test('reflection is limited in services, files and bytes', async (t) => {
   let counter = 0
   const bombs: { readonly [name: string]: (field: number, text: string) => Buffer } = {
     'names more than 500 services': () => services(Array.from({ length: 5_000 }, (_none, index) => `s.S${index}`)),
@@ -302,14 +300,14 @@ test('reflection is bounded, however the server goes on', async (t) => {
   }
 })
 
-test('descriptors that are wrong bring no tools', async (t) => {
+test('invalid descriptors fail discovery', async (t) => {
   const message = (name: string) => bytesField(4, bytesField(1, name))
   const wrong: { readonly [name: string]: Buffer } = {
-    'a file that was never asked for': bytesField(3, 'missing.proto'),
-    'a name that is no name': message('__proto__.x'),
+    'a dependency that is missing': bytesField(3, 'missing.proto'),
+    'an invalid name': message('__proto__.x'),
     'a path in a service name': bytesField(6, bytesField(1, '../admin')),
     'the same message twice': Buffer.concat([message('A'), message('A')]),
-    'bytes that are no descriptor': Buffer.from([0x22, 0x05, 0x01]),
+    'bytes that are not a descriptor': Buffer.from([0x22, 0x05, 0x01]),
     'too many fields': bytesField(4, Buffer.concat([bytesField(1, 'A'), Buffer.alloc(1_800_000, 'ogYA', 'base64')])),
   }
   for (const [name, bytes] of Object.entries(wrong)) {
@@ -321,7 +319,7 @@ test('descriptors that are wrong bring no tools', async (t) => {
   }
 })
 
-test('the older reflection protocol is asked when the newer is not there', async (t) => {
+test('the backend uses v1alpha reflection when v1 is not implemented', async (t) => {
   const asked: string[] = []
   const { backend } = await against(
     t,
@@ -337,7 +335,7 @@ test('the older reflection protocol is asked when the newer is not there', async
   assert.deepEqual(asked, [`/grpc.reflection.v1.${name}`, `/grpc.reflection.v1alpha.${name}`])
 })
 
-test('a health service decides about health', async (t) => {
+test('health follows the server’s health service', async (t) => {
   for (const [value, status] of [
     [1, 'up'],
     [2, 'down'],

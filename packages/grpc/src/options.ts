@@ -1,8 +1,11 @@
 import { type EffectClass, type Issue, ToolError } from '@gantry/contract'
+import { isObject, isText } from '@gantry/contract/internal/json'
 import { quote } from '@gantry/core/internal/ids/quote'
 import { fetchSecrets, fillSecrets, secretNames } from '@gantry/core/internal/ids/secret-reference'
 import { namespaceFault } from '@gantry/core/internal/ids/tool-id'
-import { unknownKeys } from '@gantry/core/internal/search/near'
+import { type Check, either, flag, mapOf, part, ruled, text, texts, whole } from '@gantry/core/internal/options/option'
+import { optionsCheck, refusal } from '@gantry/core/internal/options/options'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 
 /** Certificates of a connection, as PEM text or bytes; a text may be `secret:name` instead. */
 export interface GrpcTls {
@@ -34,7 +37,7 @@ export interface GrpcOptions {
   readonly private?: boolean
   /** Only these: `package.Service` or `package.Service/Method`. */
   readonly services?: readonly string[]
-  /** What a repeat of a method may do, by `package.Service/Method`; `once` for those not named. */
+  /** The effect class of a method, by `package.Service/Method`; `once` for those not named. */
   readonly effects?: { readonly [method: string]: EffectClass }
   /** Bytes of one message from the server; 4 MiB. */
   readonly maxResponseBytes?: number
@@ -42,91 +45,72 @@ export interface GrpcOptions {
   readonly tools?: 'all' | false
 }
 
-/** Where a channel goes. */
-export interface Place {
+/** The address of a server. */
+export interface Endpoint {
   /** A name or an address, without brackets. */
   readonly host: string
   readonly port: number
   readonly secure: boolean
-  /** Host and port as they stand in a URL. */
+  /** Host and port as in a URL. */
   readonly authority: string
 }
 
-const known: { readonly [Key in keyof Required<GrpcOptions>]: true } = {
-  name: true,
-  address: true,
-  proto: true,
-  includeDirs: true,
-  reflection: true,
-  tls: true,
-  metadata: true,
-  private: true,
-  services: true,
-  effects: true,
-  maxResponseBytes: true,
-  tools: true,
-}
-const tlsKeys = ['ca', 'cert', 'key', 'serverName']
+const pem = part((value) => isText(value) || value instanceof Uint8Array, 'PEM text or bytes')
 const effectClasses = ['read', 'keyed', 'reconcilable', 'once', 'repeatable']
 
+const metadataCheck: Check = {
+  fits: (value) => metadataIssues(value, '').length === 0,
+  issues: metadataIssues,
+}
+
+const grpcOptions = optionsCheck<GrpcOptions>({
+  members: {
+    name: ruled(namespaceFault),
+    address: text(),
+    proto: { anyOf: [text(), texts], description: 'a file path or a list of file paths' },
+    includeDirs: texts,
+    reflection: flag,
+    tls: either(
+      part((value) => typeof value === 'boolean', 'true or false'),
+      optionsCheck<GrpcTls>({ members: { ca: pem, cert: pem, key: pem, serverName: text() } }),
+    ),
+    metadata: metadataCheck,
+    private: flag,
+    services: texts,
+    effects: mapOf(
+      part((value) => isText(value) && effectClasses.includes(value), `one of ${effectClasses.join(', ')}`),
+    ),
+    maxResponseBytes: whole(1),
+    tools: part((value) => value === 'all' || value === false, '"all" or false'),
+  },
+  required: ['name', 'address'],
+})
+
 /** Checks options once, at the edge, and gives where they lead; throws CONFIG_INVALID with every failing path. */
-export function checkGrpcOptions(options: GrpcOptions): Place {
-  if (!isRecord(options)) throw new ToolError('CONFIG_INVALID', 'grpc takes an object of options.')
-  const issues: Issue[] = [...unknownKeys(options, Object.keys(known), '', 'is not an option')]
-  const place = parseAddress(options)
-  if (typeof place === 'string') issues.push({ path: '/address', message: place })
-  issues.push(...optionFaults(options))
-  if (issues.length === 0 && typeof place !== 'string') return place
-  const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
-  throw new ToolError('CONFIG_INVALID', `grpc was given wrong options: ${text}.`, { details: { issues } })
-}
-
-function* optionFaults(options: GrpcOptions): Generator<Issue> {
-  const { name, proto, reflection, tls, metadata, maxResponseBytes: most, tools } = options
-  const nameFault = typeof name === 'string' ? namespaceFault(name) : 'must be text'
-  if (nameFault !== undefined) yield { path: '/name', message: nameFault }
-  if (proto !== undefined && !isText(proto) && !isTexts(proto)) yield { path: '/proto', message: 'must be file paths' }
+export function checkGrpcOptions(options: GrpcOptions): Endpoint {
+  const issues = [...grpcOptions.issues(options, '')]
+  if (!isObject(options)) throw refusal('options of grpc', issues)
+  const { address, proto, reflection } = options
   if ((proto !== undefined) === (reflection === true)) {
-    yield { path: '/proto', message: 'or /reflection must be given, and not both' }
+    issues.push({ path: '/proto', message: 'or /reflection must be given, and not both' })
   }
-  for (const key of ['reflection', 'private'] as const) {
-    const value: unknown = options[key]
-    if (value !== undefined && typeof value !== 'boolean') yield { path: `/${key}`, message: 'must be true or false' }
-  }
-  for (const key of ['includeDirs', 'services'] as const) {
-    if (options[key] !== undefined && !isTexts(options[key]))
-      yield { path: `/${key}`, message: 'must be a list of texts' }
-  }
-  if (tls !== undefined && typeof tls !== 'boolean') yield* tlsFaults(tls)
-  for (const [key, value] of Object.entries(metadata ?? {})) {
-    const fault = metadataFault(key, value)
-    if (fault !== undefined) yield { path: `/metadata/${key.slice(0, 64)}`, message: fault }
-  }
-  for (const [method, effect] of Object.entries(options.effects ?? {})) {
-    const message = `must be one of ${effectClasses.join(', ')}`
-    if (!effectClasses.includes(effect)) yield { path: `/effects/${method.slice(0, 64)}`, message }
-  }
-  if (most !== undefined && !(Number.isInteger(most) && most > 0)) {
-    yield { path: '/maxResponseBytes', message: 'must be a whole number above 0' }
-  }
-  if (tools !== undefined && tools !== 'all' && tools !== false)
-    yield { path: '/tools', message: "must be 'all' or false" }
+  const endpoint = isText(address) && address !== '' ? parseAddress(options) : undefined
+  if (typeof endpoint === 'string') issues.push({ path: '/address', message: endpoint })
+  if (issues.length === 0 && typeof endpoint === 'object') return endpoint
+  throw refusal('options of grpc', issues)
 }
 
-function* tlsFaults(tls: GrpcTls): Generator<Issue> {
-  if (!isRecord(tls)) return yield { path: '/tls', message: 'must be true, false or an object' }
-  yield* unknownKeys(tls, tlsKeys, '/tls', 'is not an option')
-  for (const key of tlsKeys) {
-    const value: unknown = tls[key]
-    const bytes = key !== 'serverName' && value instanceof Uint8Array
-    if (value !== undefined && !isText(value) && !bytes) yield { path: `/tls/${key}`, message: 'must be text' }
-  }
+function metadataIssues(value: unknown, path: string): readonly Issue[] {
+  if (!isObject(value)) return [{ path, message: 'must be an object' }]
+  return Object.entries(value).flatMap(([name, member]) => {
+    const message = metadataFault(name, member)
+    return message === undefined ? [] : [{ path: `${path}/${escapeSegment(name.slice(0, 64))}`, message }]
+  })
 }
 
 /** Reads an address as WHATWG reads a URL, so that what is checked later is what was meant here. */
-function parseAddress({ address, tls }: GrpcOptions): Place | string {
+function parseAddress({ address, tls }: GrpcOptions): Endpoint | string {
   const words = 'must be host:port, grpcs://host:port or grpc://host:port'
-  if (!isText(address)) return words
   const [, scheme, rest = ''] = /^(?:(grpcs?):\/\/)?([^/?#@\\\s]+)\/?$/.exec(address) ?? []
   const secure = scheme === undefined ? tls !== false : scheme === 'grpcs'
   const url = URL.parse(`${secure ? 'https' : 'http'}://${rest}`)
@@ -136,18 +120,6 @@ function parseAddress({ address, tls }: GrpcOptions): Place | string {
   const port = url.port === '' ? (secure ? 443 : 80) : Number(url.port)
   if (port === 0) return words
   return { host: url.hostname.replace(/^\[|\]$/g, ''), port, secure, authority: `${url.hostname}:${port}` }
-}
-
-function isRecord(value: unknown): value is { readonly [key: string]: unknown } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-function isText(value: unknown): value is string {
-  return typeof value === 'string' && value !== ''
-}
-
-function isTexts(value: unknown): boolean {
-  return Array.isArray(value) && value.every(isText)
 }
 
 type Metadata = { readonly [name: string]: string }
@@ -193,7 +165,7 @@ export async function fillMetadata(
   return filled
 }
 
-/** For a secret that cannot stand where the configuration wants it; its value is not shown. */
+/** For a secret that is invalid where the configuration uses it; its value is not shown. */
 function unfit(name: string, fault: string): ToolError {
   const message = `The metadata ${quote(name)} ${fault}; its secret holds something else.`
   return new ToolError('SECRET_UNAVAILABLE', message, { retryable: false })

@@ -1,13 +1,13 @@
 import type { Json, JsonSchema } from '@gantry/contract'
 import type { Scalar } from './types.ts'
-import { bytesField, fixedField, varintField, WireError } from './wire.ts'
+import { bytesField, fixedField, utf8Text, varintField, WireError } from './wire.ts'
 
-/** How one scalar type stands in the bytes, in JSON and in a schema. */
+/** How one scalar type is encoded in the bytes, in JSON and in a schema. */
 export interface ScalarForm {
   readonly schema: JsonSchema
-  /** What an absent field without presence means. */
+  /** The value of an absent field without presence. */
   readonly zero: Json
-  /** Whether many of them may stand in one field. */
+  /** Whether many of them may be in one field. */
   readonly packs: 'varint' | 4 | 8 | undefined
   read(value: bigint | Buffer): Json
   /** The bytes of one value, tag included; throws TypeError or RangeError in words that follow the name of a field. */
@@ -64,8 +64,8 @@ export const scalars: { readonly [Name in Scalar]: ScalarForm } = {
     schema: { type: 'string' },
     zero: '',
     packs: undefined,
-    read: (value) => chunk(value).toString(),
-    write: (number, value) => bytesField(number, text(value)),
+    read: (value) => utf8Text(chunk(value)),
+    write: (number, value) => bytesField(number, wellFormed(text(value))),
   },
   bytes: {
     schema: { type: 'string', contentEncoding: 'base64', description: 'Bytes, written in base64.' },
@@ -139,15 +139,25 @@ function shortest(value: number): number {
 }
 
 function inRange(value: Json, least: bigint, most: bigint): bigint {
-  const whole = typeof value === 'number' ? Number.isSafeInteger(value) : /^-?[0-9]{1,20}$/.test(String(value))
-  if (!whole || typeof value === 'boolean') throw new TypeError('must be an integer')
-  const number = BigInt(value as number | string)
+  const number = integerIn(value)
+  if (number === undefined) throw new TypeError('must be an integer')
   if (number < least || number > most) throw new RangeError(`must be from ${least} to ${most}`)
   return number
 }
 
+function integerIn(value: Json): bigint | undefined {
+  if (typeof value === 'number') return Number.isSafeInteger(value) ? BigInt(value) : undefined
+  return typeof value === 'string' && /^-?[0-9]{1,20}$/.test(value) ? BigInt(value) : undefined
+}
+
 function text(value: Json): string {
   if (typeof value !== 'string') throw new TypeError('must be text')
+  return value
+}
+
+/** A string with half of a character pair has no UTF-8. */
+function wellFormed(value: string): string {
+  if (!value.isWellFormed()) throw new TypeError('must be text without half of a character pair')
   return value
 }
 
@@ -174,10 +184,10 @@ function integer(value: bigint | Buffer): bigint {
   if (typeof value === 'bigint') return value
   if (value.length === 4) return BigInt(value.readUInt32LE())
   if (value.length === 8) return value.readBigUInt64LE()
-  throw new WireError('A number does not have the form that its descriptor says.')
+  throw new WireError('A number does not have the wire type of its descriptor.')
 }
 
 function chunk(value: bigint | Buffer, size?: number): Buffer {
   if (Buffer.isBuffer(value) && (size === undefined || value.length === size)) return value
-  throw new WireError('A value does not have the form that its descriptor says.')
+  throw new WireError('A value does not have the wire type of its descriptor.')
 }

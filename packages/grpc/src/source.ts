@@ -1,12 +1,13 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { Channel } from './channel.ts'
 import { readDescriptors } from './descriptors.ts'
+import { isStatus } from './exchange.ts'
 import type { GrpcOptions } from './options.ts'
-import { reflect } from './reflection.ts'
 import { type MethodType, methodKey, type Types } from './types.ts'
-import { readParts, WireError } from './wire.ts'
+import { bytesField, type Parts, readParts, WireError } from './wire.ts'
 
 /** Reads what the server serves, from the files that the options name or by asking it. */
 export async function readTypes(
@@ -24,9 +25,9 @@ export async function readTypes(
   return { ...types, methods: new Map([...types.methods].map(([key, method]) => [key, commented(method, comments)])) }
 }
 
-/** Whatever goes wrong here, the tool that somebody wanted to call did not run. */
+/** A failure to read the descriptors leaves no effect: the tool was not called. */
 function beforeAnyCall(error: unknown): never {
-  if (error instanceof WireError) throw unreadable('What the server says of itself', error, 'none')
+  if (error instanceof WireError) throw unreadable('The reflection response of the server', error, 'none')
   if (!ToolError.is(error)) throw error
   const { code, message, retryable, details, cause } = error
   throw new ToolError(code, message, {
@@ -41,7 +42,7 @@ function commented(method: MethodType, comments: ReadonlyMap<string, string>): M
   return method.comment === '' ? { ...method, comment: comments.get(methodKey(method)) ?? '' } : method
 }
 
-/** Reads bytes; those that are not what they should be are a failure of whoever sent them. */
+/** Reads bytes; malformed ones are a failure of the server that sent them. */
 export function understood<Value>(what: string, read: () => Value, effect: 'none' | 'possible'): Value {
   try {
     return read()
@@ -51,7 +52,10 @@ export function understood<Value>(what: string, read: () => Value, effect: 'none
 }
 
 function unreadable(what: string, cause: WireError, effect: 'none' | 'possible'): ToolError {
-  return new ToolError('BACKEND_FAILED', `${what} cannot be read.`, { cause, effect })
+  const { path, message } = cause
+  if (path === '') return new ToolError('BACKEND_FAILED', `${what} cannot be read.`, { cause, effect })
+  const details = { issues: [{ path, message }] }
+  return new ToolError('BACKEND_FAILED', `${what} cannot be read at ${path}.`, { cause, effect, details })
 }
 
 /** Descriptors from files, and what the comments before methods say, by `package.Service/Method`. */
@@ -88,8 +92,10 @@ async function readSet(path: string): Promise<readonly Buffer[]> {
 
 /** Every definition that the loader gives holds the descriptors of all files; one is enough. */
 function descriptorsOf(loaded: object): readonly Buffer[] {
-  for (const definition of Object.values(loaded) as { readonly fileDescriptorProtos?: readonly Buffer[] }[]) {
-    if (definition.fileDescriptorProtos !== undefined) return definition.fileDescriptorProtos
+  for (const definition of Object.values(loaded)) {
+    if (!isObject(definition)) continue
+    const { fileDescriptorProtos: descriptors } = definition
+    if (Array.isArray(descriptors)) return descriptors.filter(Buffer.isBuffer)
   }
   return []
 }
@@ -106,7 +112,7 @@ async function readSource(path: string, includeDirs: readonly string[]): Promise
 const token = /\/\/[^\n]*|\/\*[\s\S]*?\*\/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[A-Za-z_][\w.]*|\s+|[^\s]/g
 const longestComment = 4_000
 
-/** The comments that stand before methods in `.proto` text, by `package.Service/Method`; the loader drops them. */
+/** The comments before methods in `.proto` text, by `package.Service/Method`; the loader drops them. */
 export function commentsOfProto(text: string): readonly (readonly [method: string, comment: string])[] {
   const found: [string, string][] = []
   let [scope, service, comment, before] = ['', '', '', '']
@@ -141,4 +147,111 @@ function plain(comment: string): string {
     .map((line) => line.replace(/^\s*\*?\s?/, '').trimEnd())
     .join('\n')
     .trim()
+}
+
+const mostServices = 500
+const mostFiles = 1_000
+const mostBytes = 8_388_608
+const mostMs = 20_000
+const protocols = ['grpc.reflection.v1', 'grpc.reflection.v1alpha']
+const request = { byFile: 3, bySymbol: 4, listServices: 7 } as const
+const answer = { files: 4, services: 6, error: 7 } as const
+
+/** Asks one thing of a reflection service. */
+type Ask = (field: number, text: string) => Promise<Parts>
+
+/**
+ * Asks a server for the descriptors of everything it serves, and of all that those refer to. What comes is bounded in
+ * number, bytes and time, whatever the server sends: LIMIT_EXCEEDED. `metadata` goes along as with any call.
+ */
+async function reflect(
+  channel: Channel,
+  metadata: { readonly [name: string]: string },
+  signal: AbortSignal,
+): Promise<readonly Buffer[]> {
+  const within = AbortSignal.any([signal, AbortSignal.timeout(mostMs)])
+  const ask = asking(channel, metadata, within)
+  try {
+    return await collect(ask)
+  } catch (error) {
+    if (signal.aborted || !within.aborted) throw error
+    throw excess(`took more than ${mostMs / 1_000} s`)
+  }
+}
+
+async function collect(ask: Ask): Promise<readonly Buffer[]> {
+  const files = new Map<string, Buffer>()
+  const wanted: string[] = []
+  for (const service of await servicesOf(ask)) {
+    take(await ask(request.bySymbol, service), files, wanted)
+  }
+  for (let name = wanted.pop(); name !== undefined; name = wanted.pop()) {
+    if (files.has(name)) continue
+    take(await ask(request.byFile, name), files, wanted)
+    if (!files.has(name))
+      throw new ToolError('BACKEND_FAILED', 'Server reflection did not return a file that another file imports.')
+  }
+  return [...files.values()]
+}
+
+async function servicesOf(ask: Ask): Promise<readonly string[]> {
+  const list = (await ask(request.listServices, '*')).all(answer.services).at(-1)
+  const services =
+    list === undefined
+      ? []
+      : readParts(list)
+          .all(1)
+          .map((service) => readParts(service).text(1))
+  if (services.length > mostServices) throw excess(`names more than ${mostServices} services`)
+  return services
+}
+
+/** Keeps the files of an answer, and notes which others they import. */
+function take(parts: Parts, files: Map<string, Buffer>, wanted: string[]): void {
+  const given = parts.all(answer.files).flatMap((bytes) => readParts(bytes).all(1))
+  for (const bytes of given) {
+    const file = readParts(bytes)
+    if (files.has(file.text(1))) continue
+    files.set(file.text(1), bytes)
+    wanted.push(...file.all(3).map(String))
+    if (files.size > mostFiles || wanted.length > 100 * mostFiles) throw excess(`brings more than ${mostFiles} files`)
+  }
+}
+
+/** Each question is a stream of its own with one message; a server that lacks the newer protocol is asked by the older. */
+function asking(channel: Channel, metadata: { readonly [name: string]: string }, signal: AbortSignal): Ask {
+  let [protocol, ...older] = protocols
+  let bytes = 0
+  const ask: Ask = async (field, text) => {
+    const method = `${protocol}.ServerReflection/ServerReflectionInfo`
+    try {
+      const message = bytesField(field, text)
+      let first: Buffer | undefined
+      // Read to its end, because a server takes many streams that are cancelled for an attack.
+      for await (const part of channel.call({ method, message, metadata, maxBytes: mostBytes, signal })) {
+        bytes += part.length
+        if (bytes > mostBytes) throw excess(`sends more than ${mostBytes} bytes`)
+        first ??= part
+      }
+      if (first !== undefined) return checked(readParts(first))
+    } catch (error) {
+      const next = older.shift()
+      if (next === undefined || !isStatus(error, 'UNIMPLEMENTED')) throw error
+      protocol = next
+      return ask(field, text)
+    }
+    throw new ToolError('BACKEND_FAILED', 'Server reflection returned no response.')
+  }
+  return ask
+}
+
+function checked(parts: Parts): Parts {
+  const error = parts.all(answer.error).at(-1)
+  if (error === undefined) return parts
+  const text = readParts(error).text(2).slice(0, 1_000)
+  throw new ToolError('BACKEND_FAILED', text === '' ? 'Server reflection failed.' : text)
+}
+
+function excess(what: string): ToolError {
+  return new ToolError('LIMIT_EXCEEDED', `Server reflection ${what}; use descriptor files instead.`, { effect: 'none' })
 }

@@ -22,14 +22,14 @@ export function toolsOf(types: Types, options: GrpcOptions): MethodTools {
   const methods = [...types.methods.values()].filter((method) => isChosen(method, options))
   const served = methods.filter((method) => !method.requestStream)
   for (const method of methods) {
-    if (method.requestStream) left.push(`${methodKey(method)} takes a stream of messages, so it is no tool.`)
+    if (method.requestStream) left.push(`${methodKey(method)} is client-streaming and is not a tool.`)
   }
   if (served.length > mostTools) left.push(`Only the first ${mostTools} of ${served.length} methods are tools.`)
   const names = namesOf(served)
   const tools: Tool[] = []
   for (const method of served.slice(0, mostTools)) {
     const tool = toolOf(method, names.get(method) ?? '', options)
-    if (typeof tool === 'string') left.push(`${methodKey(method)} is no tool: ${tool}`)
+    if (typeof tool === 'string') left.push(`${methodKey(method)} is not a tool: ${tool}`)
     else tools.push(tool)
   }
   return { tools, left }
@@ -78,7 +78,7 @@ function descriptionOf(method: MethodType): string {
   return `Calls the gRPC method ${methodKey(method)}, which answers with ${answer}.`
 }
 
-/** What a service says of its method is shown; only the host decides what may be repeated. */
+/** The annotations of a service are shown; only the host decides which calls may be repeated. */
 function hintsOf(says: 'read' | 'idempotent'): NonNullable<Tool['annotations']> {
   return says === 'read' ? { readOnlyHint: true, idempotentHint: true } : { idempotentHint: true }
 }
@@ -94,7 +94,7 @@ function unknownServices({ methods }: Types, { services = [] }: GrpcOptions): st
   return services.filter((name) => !known.has(name)).map((name) => `services names ${name}, which does not exist.`)
 }
 
-/** What a schema describes: arguments, in which unknown members are mistakes, or an answer, in which zeroes are shown. */
+/** The use of a schema: arguments, in which unknown members are mistakes, or an answer, in which zeroes are shown. */
 type Direction = 'input' | 'output'
 
 type Members = { [name: string]: JsonSchema }
@@ -115,11 +115,12 @@ export function inputSchemaOf(type: MessageType): JsonSchema {
 export function outputSchemaOf(type: MessageType, streams: boolean): JsonSchema {
   const schema = schemaOf(type, 'output')
   if (!streams) return schema
-  const { $defs, ...items } = schema as { readonly [keyword: string]: unknown }
+  if (typeof schema === 'boolean') return { type: 'array', items: schema }
+  const { $defs, ...items } = schema
   return { type: 'array', items, ...($defs === undefined ? {} : { $defs }) }
 }
 
-/** Messages inside stand in `$defs` under their full name, so that they may refer to each other in circles. */
+/** Inner messages are in `$defs` under their full name, so that they may refer to each other in circles. */
 function schemaOf(type: MessageType, direction: Direction): JsonSchema {
   const special = wellKnown.get(type.name)
   if (special !== undefined) return special.schema

@@ -23,7 +23,7 @@ export const scalarNames = [
 
 export type Scalar = Exclude<(typeof scalarNames)[number], undefined>
 
-/** What one value of a field is. */
+/** The type of one value of a field. */
 export type ValueType =
   | { readonly kind: 'scalar'; readonly scalar: Scalar }
   | { readonly kind: 'enum'; readonly type: EnumType }
@@ -69,11 +69,11 @@ export interface MethodType {
   readonly responseStream: boolean
   readonly comment: string
   readonly deprecated: boolean
-  /** What the service says of itself; shown, never trusted. */
+  /** The service's own idempotency level; displayed, never trusted. */
   readonly says: 'nothing' | 'read' | 'idempotent'
 }
 
-/** Everything that a set of descriptors declares. */
+/** The declarations of a set of descriptors. */
 export interface Types {
   readonly messages: ReadonlyMap<string, MessageType>
   /** By `package.Service/Method`. */

@@ -1,7 +1,8 @@
 import type { Json, JsonSchema } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { scalars } from './scalars.ts'
 import type { Scalar } from './types.ts'
-import { bytesField, fieldsOf, readParts, varintField, WireError } from './wire.ts'
+import { bytesField, fieldsOf, type Parts, readParts, utf8Text, varintField, WireError } from './wire.ts'
 
 /** Reads or writes a message inside another, by the full name of its type. */
 type ReadInside = (name: string, bytes: Buffer) => Json
@@ -36,14 +37,19 @@ const struct: WellKnown = {
     const target: { [key: string]: Json } = {}
     for (const entry of readParts(bytes, { left: 1_000_000 }).all(1)) {
       const parts = readParts(entry)
-      put(target, parts.text(1), inside(valueName, parts.all(2).at(-1) ?? Buffer.alloc(0)))
+      const key = textIn(parts)
+      put(
+        target,
+        key,
+        member(key, () => inside(valueName, parts.all(2).at(-1) ?? Buffer.alloc(0))),
+      )
     }
     return target
   },
   write: (value, inside) => {
-    if (!isRecord(value)) throw new TypeError('must be an object')
+    if (!isObject(value)) throw new TypeError('must be an object')
     const entries = Object.entries(value).map(([key, member]) =>
-      bytesField(1, Buffer.concat([bytesField(1, key), bytesField(2, inside(valueName, member))])),
+      bytesField(1, Buffer.concat([scalars.string.write(1, key), bytesField(2, inside(valueName, member))])),
     )
     return Buffer.concat(entries)
   },
@@ -53,7 +59,7 @@ const list: WellKnown = {
   read: (bytes, inside) =>
     readParts(bytes, { left: 1_000_000 })
       .all(1)
-      .map((item) => inside(valueName, item)),
+      .map((item, index) => member(index, () => inside(valueName, item))),
   write: (value, inside) => {
     if (!Array.isArray(value)) throw new TypeError('must be a list')
     return Buffer.concat(value.map((item: Json) => bytesField(1, inside(valueName, item))))
@@ -74,12 +80,12 @@ const fieldMask: WellKnown = {
   read: (bytes) =>
     readParts(bytes)
       .all(1)
-      .map((path) => camel(path.toString()))
+      .map((path) => camel(utf8Text(path)))
       .join(','),
   write: (value) => {
     if (typeof value !== 'string') throw new TypeError('must be text')
     const paths = value.split(',').filter((path) => path !== '')
-    return Buffer.concat(paths.map((path) => bytesField(1, snake(path))))
+    return Buffer.concat(paths.map((path) => scalars.string.write(1, snake(path))))
   },
 }
 
@@ -116,14 +122,23 @@ export const wellKnown: ReadonlyMap<string, WellKnown> = new Map<string, WellKno
   [`${prefix}BytesValue`, wrapper('bytes')],
 ])
 
+/** The string in field 1, which is `''` when it was not sent. */
+function textIn(parts: Parts): string {
+  return utf8Text(parts.all(1).at(-1) ?? Buffer.alloc(0))
+}
+
+function member(key: string | number, read: () => Json): Json {
+  try {
+    return read()
+  } catch (error) {
+    throw error instanceof WireError ? error.under(key) : error
+  }
+}
+
 /** Sets a member whose name came from outside. */
 export function put(target: { [key: string]: Json }, key: string, value: Json): void {
   if (key !== '__proto__') target[key] = value
   else Object.defineProperty(target, key, { value, enumerable: true, configurable: true, writable: true })
-}
-
-export function isRecord(value: Json | undefined): value is { readonly [key: string]: Json } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function readValue(bytes: Buffer, inside: ReadInside): Json {
@@ -142,7 +157,7 @@ function readValue(bytes: Buffer, inside: ReadInside): Json {
 function writeValue(value: Json, inside: WriteInside): Buffer {
   if (value === null) return varintField(1, 0)
   if (typeof value === 'number') return scalars.double.write(2, value)
-  if (typeof value === 'string') return bytesField(3, value)
+  if (typeof value === 'string') return scalars.string.write(3, value)
   if (typeof value === 'boolean') return varintField(4, value ? 1 : 0)
   return Array.isArray(value) ? bytesField(6, inside(listName, value)) : bytesField(5, inside(structName, value))
 }
@@ -150,12 +165,12 @@ function writeValue(value: Json, inside: WriteInside): Buffer {
 /** A message of a type that the descriptors do not hold stays as its bytes, in base64. */
 function readAny(bytes: Buffer, inside: ReadInside): Json {
   const parts = readParts(bytes)
-  const url = parts.text(1)
+  const url = textIn(parts)
   const packed = parts.all(2).at(-1) ?? Buffer.alloc(0)
   const target: { [key: string]: Json } = { '@type': url }
   if (url === '' && packed.length === 0) return {}
   const value = readPacked(typeOf(url), packed, inside)
-  if (isRecord(value) && !wellKnown.has(typeOf(url)))
+  if (isObject(value) && !wellKnown.has(typeOf(url)))
     for (const key of Object.keys(value)) put(target, key, value[key] ?? null)
   else target.value = value
   return target
@@ -171,11 +186,11 @@ function readPacked(type: string, packed: Buffer, inside: ReadInside): Json {
 }
 
 function writeAny(value: Json, inside: WriteInside): Buffer {
-  if (!isRecord(value) || typeof value['@type'] !== 'string') throw new TypeError('must be an object with an @type')
+  if (!isObject(value) || typeof value['@type'] !== 'string') throw new TypeError('must be an object with an @type')
   const { '@type': url, ...fields } = value
   const type = typeOf(url)
   const packed = inside(type, wellKnown.has(type) ? (fields.value ?? null) : fields)
-  return Buffer.concat([bytesField(1, url), bytesField(2, packed)])
+  return Buffer.concat([scalars.string.write(1, url), bytesField(2, packed)])
 }
 
 /** Thrown by what reads and writes inside, for a type that no descriptor declares. */

@@ -1,9 +1,26 @@
-/** Thrown for bytes that are no protobuf message, or not the one that its descriptor promises. */
+import { isUtf8 } from 'node:buffer'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
+
+/** Thrown for bytes that are not a protobuf message, or not of the type of its descriptor. */
 export class WireError extends Error {
   override readonly name = 'WireError'
+  /** JSON Pointer to the field in the JSON form of the message; empty when the fault has no field. */
+  path = ''
+
+  /** The same error, of a member with this key. */
+  under(key: string | number): this {
+    this.path = `/${escapeSegment(String(key))}${this.path}`
+    return this
+  }
 }
 
-/** One field as it stands in the bytes: a varint as an unsigned number, anything else as its bytes. */
+/** The text of a `string` field, which protobuf requires to be UTF-8. */
+export function utf8Text(bytes: Buffer): string {
+  if (!isUtf8(bytes)) throw new WireError('A string is not valid UTF-8.')
+  return bytes.toString()
+}
+
+/** One field as it is encoded: a varint as an unsigned number, anything else as its bytes. */
 interface WireField {
   readonly number: number
   readonly value: bigint | Buffer
@@ -116,7 +133,7 @@ export interface ReadBudget {
 /** A message read without a descriptor: its values by field number. */
 export interface Parts {
   has(number: number): boolean
-  /** The last text with this number, or `''`. */
+  /** The last text with this number, or `''`; what is not UTF-8 in it is replaced, as descriptors are not verified. */
   text(number: number): string
   /** The last number with this number, or 0; a signed one of 32 bits. */
   int(number: number): number

@@ -1,15 +1,13 @@
 import type { JsonSchema } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import * as array from './keywords/array.ts'
-import { isObject, type Keyword, type Shape, type Vocabulary } from './keywords/keyword.ts'
+import type { Keyword, Shape, Vocabulary } from './keywords/keyword.ts'
 import * as logic from './keywords/logic.ts'
-import * as number from './keywords/number.ts'
 import * as object from './keywords/object.ts'
-import * as properties from './keywords/properties.ts'
 import { dynamicRef, ref } from './keywords/reference.ts'
-import * as string from './keywords/string.ts'
-import { constant, enumeration, type } from './keywords/type.ts'
 import { unevaluatedItems, unevaluatedProperties } from './keywords/unevaluated.ts'
-import type { Dialect } from './place.ts'
+import * as value from './keywords/value.ts'
+import type { Dialect } from './location.ts'
 
 /** A keyword that only holds names or sub-schemas for others. */
 const holder = (shape: Shape, vocabulary: Vocabulary = 'core'): Keyword => ({ shape, vocabulary, rank: 0 })
@@ -18,18 +16,18 @@ const shared: Readonly<Record<string, Keyword>> = {
   $id: holder('id'),
   $ref: ref,
   definitions: holder('schemaMap'),
-  type,
-  enum: enumeration,
-  const: constant,
-  minimum: number.minimum,
-  maximum: number.maximum,
-  exclusiveMinimum: number.exclusiveMinimum,
-  exclusiveMaximum: number.exclusiveMaximum,
-  multipleOf: number.multipleOf,
-  minLength: string.minLength,
-  maxLength: string.maxLength,
-  pattern: string.pattern,
-  format: string.format,
+  type: value.type,
+  enum: value.enumeration,
+  const: value.constant,
+  minimum: value.minimum,
+  maximum: value.maximum,
+  exclusiveMinimum: value.exclusiveMinimum,
+  exclusiveMaximum: value.exclusiveMaximum,
+  multipleOf: value.multipleOf,
+  minLength: value.minLength,
+  maxLength: value.maxLength,
+  pattern: value.pattern,
+  format: value.format,
   minItems: array.minItems,
   maxItems: array.maxItems,
   uniqueItems: array.uniqueItems,
@@ -39,9 +37,9 @@ const shared: Readonly<Record<string, Keyword>> = {
   required: object.required,
   propertyNames: object.propertyNames,
   dependencies: object.dependencies,
-  properties: properties.properties,
-  patternProperties: properties.patternProperties,
-  additionalProperties: properties.additionalProperties,
+  properties: object.properties,
+  patternProperties: object.patternProperties,
+  additionalProperties: object.additionalProperties,
   allOf: logic.allOf,
   anyOf: logic.anyOf,
   oneOf: logic.oneOf,

@@ -45,7 +45,7 @@ test('a reference to nothing is refused', () => {
   }
 })
 
-test('documents that were given can be referred to', () => {
+test('a reference resolves in the given documents', () => {
   const documents = new Map([['https://example.com/n.json', { type: 'number' }]])
   assert.equal(compileSchema({ $ref: 'https://example.com/n.json' }, { documents }).check('x'), false)
 })
@@ -55,7 +55,7 @@ test('an unknown $schema is refused', () => {
   assert.equal(refusal({ $schema: 5 })[0]?.path, '/$schema')
 })
 
-test('references that come back without going into the value are refused', () => {
+test('reference cycles that never descend into the value are refused', () => {
   const loops = [
     { $ref: '#' },
     { allOf: [{ $ref: '#/$defs/b' }], $defs: { b: { anyOf: [{ $ref: '#' }] } } },
@@ -73,7 +73,7 @@ test('a loop of dynamic references ends as an issue', () => {
   assert.match(issues(1)[0]?.message ?? '', /nested too deeply/)
 })
 
-test('trees may recurse', () => {
+test('recursive schemas of trees are accepted', () => {
   const { check } = compileSchema({ type: 'object', properties: { children: { items: { $ref: '#' } } } })
   assert.equal(check({ children: [{ children: [{}] }] }), true)
   assert.equal(check({ children: [{ children: [1] }] }), false)
@@ -89,7 +89,7 @@ test('a schema that is too deep, too wide or endless is refused', () => {
   assert.match(refusal(nest(60, (inner) => ({ allOf: [inner, inner] }))).at(-1)?.message ?? '', /20000 sub-schemas/)
 })
 
-test('enumerated values are limited in number, depth and length', () => {
+test('the values of an enum are limited in number, depth and length', () => {
   assert.match(refusal({ enum: Array(1_000_000).fill(1) })[0]?.message ?? '', /more than 20000 values/)
   assert.match(refusal({ const: nest(10_000, (inner) => [inner]) })[0]?.message ?? '', /deeper than 256/)
   assert.match(refusal({ enum: ['x'.repeat(50_000_000)] })[0]?.message ?? '', /2000000 characters/)
@@ -115,7 +115,7 @@ function multiplied(leaf: JsonSchema): JsonSchema {
   return { $ref: '#/$defs/a17', $defs }
 }
 
-test('comparing large constants, enumerated values and items is paid for', () => {
+test('comparisons of large constants, enum values and items count against the step limit', () => {
   const list = (last: unknown): unknown[] => [...Array(19_000).fill(0), last]
   const record = (last: unknown): unknown => Object.fromEntries(list(last).map((item, index) => [`k${index}`, item]))
   const text = (last: string): string => `${'x'.repeat(500_000)}${last}`
@@ -152,7 +152,7 @@ test('one comparison with a large constant, and many with small ones, stay withi
   assert.equal(compileSchema({ items: { uniqueItems: true } }).check(Array(100_000).fill(['a', 'b', 'c'])), true)
 })
 
-test('long keys and values make no long issues', () => {
+test('long keys and values are truncated in issues', () => {
   const long = 'k~/'.repeat(100_000)
   const value = nest(50, (inner) => ({ [long]: inner, [`${long}!`]: long }))
   const schemas: JsonSchema[] = [
@@ -172,13 +172,13 @@ test('long keys and values make no long issues', () => {
   assert.match(issue?.path ?? '', /^\/firstx{50,}…x{50,}last$/)
 })
 
-test('a refused schema with long names and references makes no long issues', () => {
+test('long names and references of a refused schema are truncated in issues', () => {
   const long = 'k'.repeat(100_000)
   const [issue] = refusal({ properties: { [long]: { $ref: `#/${long}` } } })
   assert.ok(issue !== undefined && issue.path.length <= 1_000 && issue.message.length <= 2_000)
 })
 
-test('a blown step limit is never turned into success by not', () => {
+test('`not` does not turn an exhausted step limit into success', () => {
   const schema = { not: { items: { type: 'string' } } }
   assert.equal(compileSchema(schema, { limits: { steps: 50 } }).check(Array(100).fill(1)), false)
 })
@@ -189,7 +189,7 @@ test('nested unevaluatedProperties end within the step limit', () => {
   assert.equal(check({ a: 1 }), issues({ a: 1 }).length === 0)
 })
 
-test('a deep value ends as an issue, not as a stack overflow', () => {
+test('a deeply nested value is an issue, not a stack overflow', () => {
   const value = nest(100_000, (inner) => ({ c: inner, d: [inner] }))
   const schemas: JsonSchema[] = [
     { properties: { c: { $ref: '#' } } },
@@ -249,7 +249,7 @@ test('malformed keywords are refused with their path and a hint', () => {
   }
 })
 
-test('all malformed places are named at once', () => {
+test('all malformed keywords are reported together', () => {
   const issues = refusal({ minimum: 'x', properties: { a: { type: 1 }, b: { enum: 3 } } })
   assert.deepEqual(
     issues.map((issue) => issue.path),
@@ -266,7 +266,7 @@ test('a __proto__ key in a schema is data and changes no prototype', () => {
   assert.equal(({} as Record<string, unknown>).type, undefined)
 })
 
-test('a text too long for a pattern is never taken for one that does not match, not even under not', () => {
+test('a text too long for a pattern fails validation, also under `not`', () => {
   const text = `${'a'.repeat(200_000)}-`
   const pattern = '^(a+)-\\1$'
   const schemas: JsonSchema[] = [

@@ -1,18 +1,18 @@
 import type { Issue } from '@gantry/contract'
-import type { Resource } from './place.ts'
+import type { Resource } from './location.ts'
 import { escapeSegment } from './pointer.ts'
 
-/** What one check has spent and where it is. */
+/** The budget that one check has spent, and its position. */
 export interface State {
   steps: number
   depth: number
   readonly maxDepth: number
   readonly scope: Resource[]
   issues: Issue[]
-  room: number
+  issuesLeft: number
 }
 
-/** What the siblings of an `unevaluated…` keyword have looked at. */
+/** The members that the siblings of an `unevaluated…` keyword have evaluated. */
 export interface Seen {
   allProperties: boolean
   readonly names: Set<string>
@@ -21,7 +21,7 @@ export interface Seen {
   readonly indexes: Set<number>
 }
 
-/** A compiled keyword or a compiled schema: `check` decides, `report` explains, `collect` tells what was looked at. */
+/** A compiled keyword or a compiled schema: `check` decides, `report` explains, `collect` adds what was looked at. */
 export interface Node {
   check(value: unknown, state: State): boolean
   report(value: unknown, state: State, path: string): void
@@ -44,12 +44,12 @@ export class Stop {
 
 export const exhausted: Stop = new Stop('is too complex to check within the step limit of this schema')
 export const tooDeep: Stop = new Stop('is nested too deeply to check against this schema')
-const untold: Stop = new Stop('holds a text that is too long to check against a pattern of this schema')
+const undecided: Stop = new Stop('holds a text that is too long to check against a pattern of this schema')
 export const enough: Stop = new Stop('has more issues than are listed')
 
-/** A verdict that is one; a pattern that cannot tell ends the check, because under `not` a no would be a yes. */
+/** A definite verdict. A pattern without one ends the check, because under `not` a no would become a yes. */
 export function sure(match: boolean | undefined): boolean {
-  if (match === undefined) throw untold
+  if (match === undefined) throw undecided
   return match
 }
 
@@ -59,7 +59,7 @@ export function spend(state: State, steps: number): void {
   if (state.steps < 0) throw exhausted
 }
 
-/** Pays for comparing or hashing a text, which takes time by its length. */
+/** Charges steps for comparing or hashing a text, in proportion to its length. */
 export function spendText(state: State, text: string): void {
   if (text.length >= 64) spend(state, text.length >> 6)
 }
@@ -72,7 +72,7 @@ export function addIssue(state: State, path: string, schemaPath: string, keyword
     keyword,
     message: abridgeMessage(message),
   })
-  if (--state.room <= 0) throw enough
+  if (--state.issuesLeft <= 0) throw enough
 }
 
 /** The pointer of a member; a long key is cut in the middle, so that such a path is for reading only. */

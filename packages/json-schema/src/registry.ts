@@ -1,11 +1,10 @@
 import { type Issue, type JsonSchema, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { dialectOf } from './dialects.ts'
-import { isObject } from './keywords/keyword.ts'
-import { draft07Metaschemas } from './metaschemas/draft-07.ts'
-import { draft202012Metaschemas } from './metaschemas/draft-2020-12.ts'
+import { type Dialect, type Location, newLocation, Resource, resolveUri, splitUri } from './location.ts'
+import { draft07Metaschemas, draft202012Metaschemas } from './metaschemas.ts'
 import { abridgeMessage, abridgePath, join } from './node.ts'
 import { Pattern } from './patterns/pattern.ts'
-import { type Dialect, newPlace, type Place, Resource, resolveUri, type SchemaObject, splitUri } from './place.ts'
 import { unescapeSegment } from './pointer.ts'
 
 /** Bounds on what a schema may cost to compile and a value to check; schemas and values are both hostile. */
@@ -37,14 +36,14 @@ export const defaultLimits: SchemaLimits = {
 }
 
 export interface Reference {
-  readonly place: Place
+  readonly location: Location
   readonly keyword: '$ref' | '$dynamicRef'
   readonly value: string
 }
 
 const noDocuments: ReadonlyMap<string, JsonSchema> = new Map()
 
-/** What is known while one schema is loaded: documents, names, references, and everything wrong so far. */
+/** The state while one schema is loaded: documents, names, references, and everything wrong so far. */
 export class Registry {
   readonly limits: SchemaLimits
   readonly resources: Map<string, Resource> = new Map()
@@ -52,7 +51,7 @@ export class Registry {
   readonly references: Reference[] = []
   readonly resolved: Reference[] = []
   /** Schemas that wait to be verified. */
-  readonly queue: Place[] = []
+  readonly queue: Location[] = []
   /** True when a `$dynamicRef` was seen. */
   dynamic = false
   nodes = 0
@@ -97,7 +96,7 @@ export class Registry {
   }
 
   /** Takes up a document and queues its root; its own `$id` names it too. */
-  addDocument(schema: JsonSchema, uri: string, path: string, inherited: Dialect): Place {
+  addDocument(schema: JsonSchema, uri: string, path: string, inherited: Dialect): Location {
     const dialect = this.#dialectFor(schema, path, inherited)
     const id = idOf(schema, dialect)
     const own = id === undefined ? undefined : resolveUri(id, uri)
@@ -109,16 +108,16 @@ export class Registry {
   }
 
   /** Queues a sub-schema; one with an `$id` starts a resource of its own. */
-  addChild(schema: JsonSchema, path: string, depth: number, parent: Resource): Place {
+  addChild(schema: JsonSchema, path: string, depth: number, parent: Resource): Location {
     const id = idOf(schema, parent.dialect)
     const uri = id === undefined ? undefined : resolveUri(id, parent.uri)
-    const place =
-      uri === undefined ? newPlace(schema, path, depth, parent) : this.#addResource(schema, path, depth, parent, uri)
-    this.#enqueue(place, parent)
-    return place
+    const location =
+      uri === undefined ? newLocation(schema, path, depth, parent) : this.#addResource(schema, path, depth, parent, uri)
+    this.#enqueue(location, parent)
+    return location
   }
 
-  #addResource(schema: JsonSchema, path: string, depth: number, parent: Resource, id: string): Place {
+  #addResource(schema: JsonSchema, path: string, depth: number, parent: Resource, id: string): Location {
     const [uri] = splitUri(id)
     const resource = new Resource(uri, this.#dialectFor(schema, path, parent.dialect), schema, path, depth)
     const other = this.resources.get(uri)
@@ -128,12 +127,12 @@ export class Registry {
     return resource.root
   }
 
-  #enqueue(place: Place, parent: Resource): void {
-    if (isObject(place.schema) && !parent.places.has(place.schema)) {
-      parent.places.set(place.schema, place)
-      place.resource.places.set(place.schema, place)
+  #enqueue(location: Location, parent: Resource): void {
+    if (isObject(location.schema) && !parent.locations.has(location.schema)) {
+      parent.locations.set(location.schema, location)
+      location.resource.locations.set(location.schema, location)
     }
-    this.queue.push(place)
+    this.queue.push(location)
   }
 
   #dialectFor(schema: JsonSchema, path: string, inherited: Dialect): Dialect {
@@ -150,7 +149,7 @@ export class Registry {
     const given = this.#documents.get(uri) ?? this.#documents.get(`${uri}#`)
     if (given !== undefined) return given
     for (const known of [...draft202012Metaschemas, ...draft07Metaschemas]) {
-      if (isObject(known) && splitUri(String(known.$id))[0] === uri) return known as SchemaObject
+      if (isObject(known) && splitUri(String(known.$id))[0] === uri) return known
     }
     return undefined
   }
@@ -162,21 +161,21 @@ export class Registry {
     return schema === undefined ? undefined : this.addDocument(schema, uri, `${uri}#`, dialect).resource
   }
 
-  /** The place a reference means; undefined, with an issue, when there is none. `wait` asks to verify a document first. */
-  resolve({ place, keyword, value }: Reference): Place | 'wait' | undefined {
-    const at = join(place.path, keyword)
-    const target = resolveUri(value, place.resource.uri)
+  /** The target of a reference; undefined, with an issue, when there is none. `wait` requests to verify a document first. */
+  resolve({ location, keyword, value }: Reference): Location | 'wait' | undefined {
+    const at = join(location.path, keyword)
+    const target = resolveUri(value, location.resource.uri)
     if (target === undefined) return this.#noTarget(at, keyword, `is not a URI reference: ${value}`)
     const [uri, fragment] = splitUri(target)
     const waiting = this.queue.length
-    const resource = this.#resourceAt(uri, place.resource.dialect)
+    const resource = this.#resourceAt(uri, location.resource.dialect)
     if (resource === undefined) {
       return this.#noTarget(at, keyword, `refers outside the document, and nothing is fetched: ${value}`)
     }
     if (this.queue.length > waiting) return 'wait'
     if (fragment === '') return this.resources.get(uri)?.root
     const found = fragment.startsWith('/') ? this.#follow(resource.root, fragment) : resource.anchors?.get(fragment)
-    return found ?? this.#noTarget(at, keyword, `refers to a place that does not exist: ${value}`)
+    return found ?? this.#noTarget(at, keyword, `refers to a location that does not exist: ${value}`)
   }
 
   #noTarget(path: string, keyword: string, message: string): undefined {
@@ -184,17 +183,17 @@ export class Registry {
     return undefined
   }
 
-  /** Follows a pointer; a target that is no known sub-schema is queued, so that it is verified like any other. */
-  #follow(root: Place, pointer: string): Place | undefined {
+  /** Follows a pointer; an unknown target is queued, so that it is verified like any other sub-schema. */
+  #follow(root: Location, pointer: string): Location | undefined {
     let current = root
     let value: unknown = root.schema
     let path = root.path
     for (const segment of pointer.slice(1).split('/')) {
       const key = unescapeSegment(segment)
       if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return undefined
-      value = (value as Record<string, unknown>)[key]
+      value = Reflect.get(value, key)
       path = join(path, key)
-      const known = isObject(value) ? current.resource.places.get(value) : undefined
+      const known = isObject(value) ? current.resource.locations.get(value) : undefined
       if (known !== undefined) current = known
     }
     if (current.schema === value) return current
@@ -203,7 +202,7 @@ export class Registry {
   }
 }
 
-/** The `$id` that gives a schema its own base; draft-07 ignores one beside `$ref` and reads `#name` as an anchor. */
+/** The `$id` that gives a schema its own base; draft-07 ignores one next to `$ref` and reads `#name` as an anchor. */
 function idOf(schema: JsonSchema, dialect: Dialect): string | undefined {
   if (!isObject(schema) || typeof schema.$id !== 'string') return undefined
   if (dialect.legacy && (Object.hasOwn(schema, '$ref') || schema.$id.startsWith('#'))) return undefined

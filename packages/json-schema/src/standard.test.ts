@@ -20,7 +20,7 @@ test('schemas of zod and valibot are recognised, JSON Schemas are not', () => {
     assert.equal(isStandardSchema(other), false)
 })
 
-test('an object that only looks like a Standard Schema is none', () => {
+test('an object that only resembles a Standard Schema is not recognised', () => {
   const validate = (value: unknown) => ({ value })
   assert.equal(isStandardSchema({ '~standard': { version: 1, vendor: 'x', validate } }), true)
   for (const standard of [
@@ -35,7 +35,7 @@ test('an object that only looks like a Standard Schema is none', () => {
   }
 })
 
-test('long paths and messages of a vendor are cut in the middle', () => {
+test('long paths and messages of a vendor are truncated in the middle', () => {
   const key = 'k'.repeat(100_000)
   const validate = () => ({ issues: [{ message: `bad ${key} end`, path: Array<string>(20).fill(key) }] })
   const result = validateStandard({ '~standard': { version: 1, vendor: 'x', validate } }, {})
@@ -44,7 +44,7 @@ test('long paths and messages of a vendor are cut in the middle', () => {
   assert.match(result.issues[0]?.message ?? '', /^bad k{900,}…k{900,} end$/)
 })
 
-test('a vendor that offers JSON Schema gives it for each side, another gives none', () => {
+test('the JSON Schema of a vendor is used for input and output, and is absent from vendors without one', () => {
   const schema = z.object({ n: z.string().default('x') })
   assert.deepEqual((jsonSchemaOf(schema, 'output') as { required: unknown }).required, ['n'])
   assert.equal('required' in (jsonSchemaOf(schema, 'input') as object), false)
@@ -52,7 +52,7 @@ test('a vendor that offers JSON Schema gives it for each side, another gives non
   assert.equal(jsonSchemaOf(z.date(), 'input'), undefined)
 })
 
-test('a synchronous vendor answers synchronously, with the value it made', () => {
+test('a synchronous vendor validates synchronously and returns its output value', () => {
   assert.deepEqual(validateStandard(withZod, { list: [{ 'a/b': '3' }] }), { value: { list: [{ 'a/b': 3 }] } })
 })
 
@@ -62,7 +62,7 @@ test('paths of a vendor become JSON pointers', () => {
   assert.equal(result.issues[0]?.path, '/list/0/a~1b')
 })
 
-test('an asynchronous vendor answers with a promise', async () => {
+test('an asynchronous vendor validates with a promise', async () => {
   const schema = v.pipeAsync(
     v.string(),
     v.checkAsync(async (text) => text === 'yes', 'must be yes'),

@@ -1,4 +1,6 @@
 import type { Issue, JsonSchema } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
+import { isSchema } from './keywords/value.ts'
 import { abridgeMessage, abridgePath, join } from './node.ts'
 
 /** Any schema library's schema: Standard Schema v1, and its JSON Schema extension where the vendor has it. */
@@ -21,15 +23,16 @@ interface StandardIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined
 }
 
-/** A value as the vendor returned it, or what is wrong. */
+/** The vendor's output value, or the issues. */
 export type Validated<Output> = { readonly value: Output } | { readonly issues: Issue[] }
 
 /** Whether a value is a schema of a library that speaks Standard Schema v1; JSON never is, because it holds no function. */
 export function isStandardSchema(value: unknown): value is StandardSchema {
   if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return false
-  const standard: unknown = (value as Partial<StandardSchema>)['~standard']
-  if (typeof standard !== 'object' || standard === null) return false
-  const { version, vendor, validate } = standard as Readonly<Record<string, unknown>>
+  if (!('~standard' in value)) return false
+  const standard = value['~standard']
+  if (!isObject(standard)) return false
+  const { version, vendor, validate } = standard
   return version === 1 && typeof vendor === 'string' && typeof validate === 'function'
 }
 
@@ -39,9 +42,7 @@ export function jsonSchemaOf(standard: StandardSchema, side: 'input' | 'output')
   if (convert === undefined) return undefined
   try {
     const schema = convert({ target: 'draft-2020-12' })
-    return typeof schema === 'boolean' || (typeof schema === 'object' && schema !== null)
-      ? (schema as JsonSchema)
-      : undefined
+    return isSchema(schema) ? schema : undefined
   } catch {
     return undefined
   }
@@ -111,6 +112,6 @@ type Members<P, R> = { -readonly [Name in keyof P as Name extends R ? Name : nev
 
 type Flat<T> = { [Name in keyof T]: T[Name] }
 
-/** What a Standard Schema accepts, and what it returns. */
+/** The input type of a Standard Schema, and its output type. */
 export type InferInput<S extends StandardSchema> = NonNullable<S['~standard']['types']>['input']
 export type InferOutput<S extends StandardSchema> = NonNullable<S['~standard']['types']>['output']

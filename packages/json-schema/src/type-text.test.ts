@@ -49,13 +49,13 @@ for (const [what, schema, expected] of table) {
   test(`${what} becomes ${expected}`, () => assert.equal(type(schema), expected))
 }
 
-test('references that come back to themselves end', () => {
+test('circular references end', () => {
   const node = { type: 'object', properties: { next: { $ref: '#' }, value: { type: 'number' } } } as const
   assert.equal(type(node), '{ next?: unknown; value?: number }')
   assert.equal(type({ $ref: '#/$defs/a', $defs: { a: { $ref: '#/$defs/b' }, b: { $ref: '#/$defs/a' } } }), 'unknown')
 })
 
-test('what would grow without end is cut: doubling references, deep nesting, long lists of values', () => {
+test('doubling references, deep nesting and long lists of values are truncated', () => {
   const $defs: { [name: string]: JsonSchema } = {}
   for (let level = 0; level < 30; level++) {
     const next = { $ref: `#/$defs/d${level + 1}` }
@@ -69,7 +69,7 @@ test('what would grow without end is cut: doubling references, deep nesting, lon
   assert.equal(type({ type: 'string', enum: ['x'.repeat(10_000)] }), 'string')
 })
 
-test('descriptions stand in comments that they cannot leave', () => {
+test('a description cannot end the comment that it is in', () => {
   const hostile = 'end */ } declare const evil: 1 /* \u202e*\u200b/ @ts-ignore\n\n* second\u2028line'
   const text = type({ type: 'object', properties: { a: { type: 'string', description: hostile, default: '*/' } } })
   assert.equal(text.match(/\*\//g)?.length, 1)
@@ -78,7 +78,7 @@ test('descriptions stand in comments that they cannot leave', () => {
   assert.equal(commentText('x'.repeat(500), 20), `${'x'.repeat(19)}…`)
 })
 
-test('names that are no identifiers are quoted, whatever they hold', () => {
+test('names that are not identifiers are quoted and escaped', () => {
   const names = ['a b', '', '"', "'", 'x\n}', '__proto__', '$' + '{x}', '\u2028', '*/', 'ключ']
   const text = type(
     JSON.parse(
@@ -92,7 +92,7 @@ test('names that are no identifiers are quoted, whatever they hold', () => {
     assert.ok(text.includes(name === '__proto__' ? '__proto__?:' : `${JSON.stringify(name)}?:`), name)
 })
 
-test('any JSON is taken for a schema without harm', () => {
+test('any JSON value is accepted as a schema without an exception', () => {
   fc.assert(
     fc.property(fc.jsonValue({ maxDepth: 5 }), (schema) => {
       assert.equal(typeof type(schema as JsonSchema), 'string')

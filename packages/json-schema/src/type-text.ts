@@ -1,13 +1,14 @@
 import type { JsonSchema } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 
 interface TypeTextOptions {
-  /** What stands for a value that the schema says nothing of. */
+  /** The type of a value that the schema does not describe. */
   readonly anything: 'unknown' | 'any'
   /** Of the first line; further lines begin with it. */
   readonly indent?: string
 }
 
-/** A type has so many parts and goes so deep; what is beyond is anything. */
+/** Limits of parts and depth; the type beyond them is `anything`. */
 const mostParts = 400
 const deepest = 12
 const mostLiterals = 60
@@ -23,14 +24,14 @@ type Keywords = { readonly [keyword: string]: unknown }
  */
 export function typeText(schema: JsonSchema, { anything, indent = '' }: TypeTextOptions): string {
   const open = new Set<unknown>()
-  /** Types that need parentheses beside another sign. */
+  /** Types that need parentheses next to another sign. */
   const compound = new Set<string>()
   let parts = 0
 
   const typeOf = (part: unknown, depth: number, margin: string): string => {
     parts += 1
     if (part === false) return 'never'
-    if (!isKeywords(part) || parts > mostParts || depth > deepest || open.has(part)) return anything
+    if (!isObject(part) || parts > mostParts || depth > deepest || open.has(part)) return anything
     open.add(part)
     const made = joined(sidesOf(part, depth, margin), ' & ')
     open.delete(part)
@@ -75,11 +76,11 @@ export function typeText(schema: JsonSchema, { anything, indent = '' }: TypeText
   }
   const objectOf = (part: Keywords, depth: number, margin: string): string => {
     const { properties, required, additionalProperties, patternProperties } = part
-    const names = isKeywords(properties) ? Object.keys(properties) : []
+    const names = isObject(properties) ? Object.keys(properties) : []
     const inner = `${margin}  `
     const members = names.map((name) => memberOf(name, part, listOf(required).includes(name), depth, inner))
-    const others = names.length === 0 && isKeywords(additionalProperties) && patternProperties === undefined
-    const isOpen = additionalProperties === true || isKeywords(additionalProperties) || patternProperties !== undefined
+    const others = names.length === 0 && isObject(additionalProperties) && patternProperties === undefined
+    const isOpen = additionalProperties === true || isObject(additionalProperties) || patternProperties !== undefined
     if (others) members.push(`[key: string]: ${typeOf(additionalProperties, depth + 1, inner)}`)
     else if (isOpen || (names.length === 0 && additionalProperties !== false))
       members.push(`[key: string]: ${anything}`)
@@ -89,7 +90,7 @@ export function typeText(schema: JsonSchema, { anything, indent = '' }: TypeText
     return `{\n${members.map((member) => `${inner}${member}\n`).join('')}${margin}}`
   }
   const memberOf = (name: string, part: Keywords, required: boolean, depth: number, margin: string): string => {
-    const schema = (part.properties as Keywords)[name]
+    const schema = isObject(part.properties) ? part.properties[name] : undefined
     const doc = docOf(schema)
     const text = `${isIdentifier(name) ? name : quoted(name)}${required ? '' : '?'}: ${typeOf(schema, depth + 1, margin)}`
     return doc === '' ? text : `/** ${doc} */\n${margin}${text}`
@@ -109,7 +110,7 @@ export function typeText(schema: JsonSchema, { anything, indent = '' }: TypeText
   return typeOf(schema, 0, indent)
 }
 
-/** What a schema says in words, as it may stand in a comment on one line. */
+/** The description of a schema, escaped for a comment on one line. */
 export function commentText(text: string, longest = longestDoc): string {
   const plain = text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\s]+/gu, ' ').trim()
   const short = plain.length <= longest ? plain : `${plain.slice(0, longest - 1).toWellFormed()}…`
@@ -117,7 +118,7 @@ export function commentText(text: string, longest = longestDoc): string {
 }
 
 function docOf(schema: unknown): string {
-  if (!isKeywords(schema)) return ''
+  if (!isObject(schema)) return ''
   const { description, default: usual } = schema
   const said = typeof description === 'string' ? commentText(description) : ''
   const isScalar = usual !== undefined && (usual === null || typeof usual !== 'object')
@@ -129,17 +130,21 @@ function docOf(schema: unknown): string {
 function literalsOf({ const: only, enum: several }: Keywords): readonly string[] | undefined {
   const values = only === undefined ? several : [only]
   if (!Array.isArray(values) || values.length === 0 || values.length > mostLiterals) return undefined
-  const texts = values.map((value) => (typeof value === 'object' && value !== null ? undefined : JSON.stringify(value)))
-  if (texts.some((text) => text === undefined || text.length > longestLiteral)) return undefined
-  return [...new Set(texts as string[])]
+  const texts = new Set<string>()
+  for (const value of values) {
+    const text = typeof value === 'object' && value !== null ? undefined : JSON.stringify(value)
+    if (text === undefined || text.length > longestLiteral) return undefined
+    texts.add(text)
+  }
+  return [...texts]
 }
 
 function impliedBy({ properties, items, prefixItems }: Keywords): readonly string[] {
-  if (isKeywords(properties)) return ['object']
+  if (isObject(properties)) return ['object']
   return items === undefined && prefixItems === undefined ? [] : ['array']
 }
 
-/** What a reference of the same schema points at; undefined for any other. */
+/** The target of a reference within the same schema; undefined for any other. */
 function pointed(root: JsonSchema, reference: string): unknown {
   if (reference === '#') return root
   if (!reference.startsWith('#/')) return undefined
@@ -147,7 +152,7 @@ function pointed(root: JsonSchema, reference: string): unknown {
   for (const segment of reference.slice(2).split('/')) {
     const key = decoded(segment).replaceAll('~1', '/').replaceAll('~0', '~')
     if (typeof at !== 'object' || at === null || !Object.hasOwn(at, key)) return undefined
-    at = (at as Keywords)[key]
+    at = Reflect.get(at, key)
   }
   return at
 }
@@ -168,13 +173,9 @@ function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : []
 }
 
-function isKeywords(value: unknown): value is Keywords {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
 const identifier = /^[A-Za-z_$][A-Za-z0-9_$]{0,199}$/
 
-/** Whether a name can stand bare as a member in TypeScript; what cannot is quoted. */
+/** Whether a name is a valid unquoted member in TypeScript. */
 export function isIdentifier(name: string): boolean {
   return identifier.test(name)
 }

@@ -9,7 +9,7 @@ const person = {
   additionalProperties: false,
 }
 
-test('every failure is reported with its place in the value, its place in the schema and a sentence', () => {
+test('every issue has its path in the value, its path in the schema and a message', () => {
   assert.deepEqual(compileSchema(person).issues({ 'a/b': [5, '6', 1], extra: 1 }), [
     { path: '', schemaPath: '/required', keyword: 'required', message: 'must have the property "name"' },
     {
@@ -33,12 +33,12 @@ test('every failure is reported with its place in the value, its place in the sc
   ])
 })
 
-test('an issue behind a reference names the place where the rule stands', () => {
+test('an issue behind a reference has the path of the referenced rule', () => {
   const { issues } = compileSchema({ $ref: '#/$defs/n', $defs: { n: { type: 'number' } } })
   assert.equal(issues('x')[0]?.schemaPath, '/$defs/n/type')
 })
 
-test('when no alternative fits, the nearest one is explained', () => {
+test('when no alternative matches, the issues of the nearest one are reported', () => {
   const { issues } = compileSchema({
     anyOf: [
       { type: 'object', required: ['a', 'b'] },
@@ -72,7 +72,7 @@ test('inherited members do not satisfy a schema', () => {
   assert.equal(compileSchema(person).check(value), false)
 })
 
-test('numbers count by the decimals that were written', () => {
+test('numbers are checked by their decimal digits as written, and NaN is not a number', () => {
   assert.equal(compileSchema({ multipleOf: 0.01 }).check(19.99), true)
   assert.equal(compileSchema({ multipleOf: 0.1 }).check(0.35), false)
   assert.equal(compileSchema({ multipleOf: 1e-7 }).check(1.5e-6), true)
@@ -80,7 +80,7 @@ test('numbers count by the decimals that were written', () => {
   assert.equal(compileSchema({ type: 'number' }).check(Number.NaN), false)
 })
 
-test('strings count by code points', () => {
+test('string lengths count code points', () => {
   assert.equal(compileSchema({ maxLength: 2 }).check('💩💩'), true)
   assert.equal(compileSchema({ minLength: 3 }).check('💩💩'), false)
 })

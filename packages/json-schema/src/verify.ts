@@ -1,8 +1,9 @@
 import type { JsonSchema } from '@gantry/contract'
-import { isObject, type Shape } from './keywords/keyword.ts'
-import { typeNames } from './keywords/type.ts'
+import { isObject } from '@gantry/contract/internal/json'
+import type { Shape } from './keywords/keyword.ts'
+import { typeNames } from './keywords/value.ts'
+import { type Location, resolveUri } from './location.ts'
 import { join } from './node.ts'
-import { type Place, resolveUri } from './place.ts'
 import type { Registry } from './registry.ts'
 
 /** Checks one keyword's value and queues the sub-schemas in it. */
@@ -128,7 +129,7 @@ function verifyReference(value: unknown, spot: Spot): void {
   }
   const keyword = spot.keyword === '$dynamicRef' ? '$dynamicRef' : '$ref'
   if (keyword === '$dynamicRef') spot.registry.dynamic = true
-  spot.registry.references.push({ place: spot.place, keyword, value })
+  spot.registry.references.push({ location: spot.location, keyword, value })
 }
 
 function verifyAnchor(value: unknown, spot: Spot): void {
@@ -137,20 +138,21 @@ function verifyAnchor(value: unknown, spot: Spot): void {
 }
 
 function addAnchor(name: string, spot: Spot): void {
-  const { place } = spot
-  const { resource } = place
+  const { location } = spot
+  const { resource } = location
   const other = resource.anchors?.get(name)
-  if (other !== undefined && other.schema !== place.schema) spot.refuse(`is the anchor of another schema too: ${name}`)
+  if (other !== undefined && other.schema !== location.schema)
+    spot.refuse(`is the anchor of another schema too: ${name}`)
   resource.anchors ??= new Map()
-  resource.anchors.set(name, place)
+  resource.anchors.set(name, location)
   if (spot.keyword !== '$dynamicAnchor') return
   resource.dynamicAnchors ??= new Map()
-  resource.dynamicAnchors.set(name, place)
+  resource.dynamicAnchors.set(name, location)
 }
 
-/** The base URI was taken when the place was made; this refuses a bad `$id` and reads draft-07's anchors. */
+/** The base URI was taken when the location was made; this refuses a bad `$id` and reads draft-07's anchors. */
 function verifyId(value: unknown, spot: Spot): void {
-  const { dialect, uri } = spot.place.resource
+  const { dialect, uri } = spot.location.resource
   if (typeof value !== 'string' || resolveUri(value, uri) === undefined) {
     spot.refuse('must be a URI reference in a string')
     return
@@ -244,26 +246,26 @@ function distance(left: string, right: string): number {
 /** One keyword in one schema while it is verified. */
 export class Spot {
   readonly keyword: string
-  readonly place: Place
+  readonly location: Location
   readonly registry: Registry
 
-  constructor(keyword: string, place: Place, registry: Registry) {
+  constructor(keyword: string, location: Location, registry: Registry) {
     this.keyword = keyword
-    this.place = place
+    this.location = location
     this.registry = registry
   }
 
   get path(): string {
-    return join(this.place.path, this.keyword)
+    return join(this.location.path, this.keyword)
   }
 
   refuse(message: string, path: string = this.path): void {
     this.registry.refuse(path, this.keyword, message)
   }
 
-  /** Queues a sub-schema; what is no schema at all is refused when its turn comes. */
+  /** Queues a sub-schema; a value that is not a schema is refused when it is processed. */
   child(schema: unknown, path: string = this.path): void {
-    this.registry.addChild(schema as JsonSchema, path, this.place.depth + 1, this.place.resource)
+    this.registry.addChild(schema as JsonSchema, path, this.location.depth + 1, this.location.resource)
   }
 
   /** Counts text that a hostile schema could make large. */

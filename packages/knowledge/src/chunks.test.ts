@@ -24,7 +24,7 @@ const texts = fc
   )
   .map((parts) => parts.join(''))
 
-test('pieces of any text are the text, none is empty or too long, and no character is cut in two', () => {
+test('the chunks of any text join to the text, none is empty or too long, and none splits a character', () => {
   fc.assert(
     fc.property(texts, (text) => {
       const chunks = [...splitText(text)]
@@ -40,7 +40,7 @@ test('pieces of any text are the text, none is empty or too long, and no charact
   )
 })
 
-test('a piece has no more words than an index reads, in scripts with and without spaces', () => {
+test('a chunk has no more words than the index reads, in scripts with and without spaces', () => {
   for (const text of ['密'.repeat(5_000), 'a b '.repeat(2_000), 'camelCase'.repeat(500)]) {
     for (const chunk of splitText(text)) {
       const tokens: string[] = []
@@ -50,7 +50,7 @@ test('a piece has no more words than an index reads, in scripts with and without
   }
 })
 
-test('a text is cut between paragraphs before it is cut between lines, sentences or words', () => {
+test('a text is split at paragraphs before lines, sentences or words', () => {
   const paragraph = `${'A sentence of words. '.repeat(30)}end`
   const [first] = splitText(`${paragraph}\n\n${paragraph}\n\n${paragraph}`)
   assert.equal(first?.text, `${paragraph}\n\n`)
@@ -58,7 +58,7 @@ test('a text is cut between paragraphs before it is cut between lines, sentences
   assert.match(sentence?.text ?? '', /five\. $/)
 })
 
-test('any text is a query, and a long one is cut', () => {
+test('parseQuery accepts any text and limits the number of its parts', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', maxLength: 3_000 }), (query) => {
       const { words, phrases, without } = parseQuery(query)

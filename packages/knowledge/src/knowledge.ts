@@ -1,8 +1,8 @@
 import type { JsonObject, Warning } from '@gantry/contract'
 
-/** A text that is to be found again. */
+/** A document to add. */
 export interface NewDocument {
-  /** Adding it again replaces what was there; made of text and source when absent. */
+  /** Adding the same id again replaces the document; derived from text and source when absent. */
   readonly id?: string | undefined
   readonly text: string
   readonly title?: string | undefined
@@ -12,14 +12,14 @@ export interface NewDocument {
   readonly metadata?: JsonObject | undefined
 }
 
-/** What is known of a document besides its text. */
+/** A document without its text. */
 export interface DocumentInfo {
   readonly id: string
   readonly title?: string
   readonly source?: string
   readonly tags: readonly string[]
   readonly metadata?: JsonObject
-  /** Pieces that the text was cut into; joined they are the text. */
+  /** Number of chunks of the text; the chunks join to the text. */
   readonly chunks: number
   /** Of the text. */
   readonly bytes: number
@@ -40,24 +40,24 @@ export interface Added {
 }
 
 export interface KnowledgeQuery {
-  /** Words in any order; `"…"` must stand as it is, and what follows a `-` must not. */
+  /** Words in any order; a `"…"` phrase must occur exactly, and a word after `-` must not occur. */
   readonly query: string
   readonly limit?: number | undefined
-  /** Documents that have all of these. */
+  /** Only documents with all of these tags. */
   readonly tags?: readonly string[] | undefined
-  /** Documents from there. */
+  /** Only documents of this source. */
   readonly source?: string | undefined
-  /** From the page before. */
+  /** The cursor of the previous page. */
   readonly cursor?: string | undefined
 }
 
-/** A piece of a document that fits a query. */
+/** A chunk that matches a query. */
 export interface KnowledgeHit {
   readonly id: string
   readonly title?: string
   readonly source?: string
   readonly tags: readonly string[]
-  /** Which piece of the document it is; the first is 0. */
+  /** The index of the chunk in the document; the first is 0. */
   readonly position: number
   /** Where it begins in the text of the document, in UTF-16 units. */
   readonly start: number
@@ -74,20 +74,20 @@ export interface KnowledgePage {
   readonly warning?: Warning
 }
 
-/** Some pieces of a document, from one on. */
+/** A range of chunks of a document. */
 export interface ChunkRange {
   readonly from: number
   readonly limit: number
 }
 
 export interface ReadDocument extends DocumentInfo {
-  /** Of the pieces that were asked for. */
+  /** The text of the requested chunks. */
   readonly text: string
-  /** The piece to go on from; absent when there is no more. */
+  /** The next chunk; absent at the end. */
   readonly next?: number
 }
 
-/** What a tenant may keep. */
+/** The limits of a tenant. */
 export interface KnowledgeLimits {
   readonly documents: number
   /** Of all its texts together. */
@@ -95,22 +95,22 @@ export interface KnowledgeLimits {
 }
 
 /**
- * Texts of tenants, cut into pieces that are found by their words and, with an embedder, by their meaning.
- * - Tenants: nothing of one is there for another, not even in the scores.
- * - Concurrency: any number of callers. What one `add` brings is there as a whole or not at all.
- * - Repeats: adding what is there already changes nothing; removing what is gone removes nothing.
- * - Cancellation: everything ends with its signal; an `add` or `remove` that was cut short may have been done.
- * - Errors: NOT_FOUND for an id that is not there; INPUT_INVALID for a cursor of another search; LIMIT_EXCEEDED for more
- *   than the tenant may keep; STORE_UNAVAILABLE when the place cannot be reached.
- * - Ownership: what is handed in or out is copied.
+ * Texts of tenants, split into chunks that are found by their words and, with an embedder, by their meaning.
+ * - Tenants: documents of one tenant are invisible to others and do not affect their scores.
+ * - Concurrency: any number of callers. An `add` is atomic.
+ * - Idempotency: adding an existing document changes nothing; removing a missing one removes nothing.
+ * - Cancellation: every operation ends with its signal; an aborted `add` or `remove` may have been committed.
+ * - Errors: NOT_FOUND for an unknown id; INPUT_INVALID for a cursor of another search; LIMIT_EXCEEDED over the limits of
+ *   the tenant; STORE_UNAVAILABLE when the store cannot be reached.
+ * - Ownership: values are copied in and out.
  */
 export interface Knowledge {
-  /** Whether what is added outlives this process. */
+  /** Whether documents survive a restart of this process. */
   readonly lasting: boolean
   add(documents: readonly NewDocument[], tenant: string, signal: AbortSignal): Promise<Added>
   search(query: KnowledgeQuery, tenant: string, signal: AbortSignal): Promise<KnowledgePage>
   get(id: string, range: ChunkRange, tenant: string, signal: AbortSignal): Promise<ReadDocument>
-  /** One document, or all from a source; says how many there were. */
+  /** Removes one document, or all of a source; resolves with their number. */
   remove(
     which: { readonly id: string } | { readonly source: string },
     tenant: string,

@@ -1,8 +1,7 @@
-import type { JsonObject } from '@gantry/contract'
 import type { Embedder } from '@gantry/core/internal/catalogs/embeddings'
 import { TextIndex } from '@gantry/core/internal/search/index'
 import type { AddedDocument, DocumentInfo, Knowledge, KnowledgeLimits, KnowledgeQuery } from './knowledge.ts'
-import { noRoom, type Prepared, prepareDocuments, unknownDocument } from './prepare.ts'
+import { limitReached, type Prepared, prepareDocuments, unknownDocument } from './prepare.ts'
 import { meetsConditions, type ParsedQuery, parseQuery } from './query.ts'
 import { addedByWords, type Candidate, foundByWords, nearness, rankPage, vectorsOf } from './rank.ts'
 
@@ -12,7 +11,7 @@ export interface MemoryKnowledgeOptions {
   readonly embedder?: Embedder | undefined
 }
 
-/** Knowledge in the memory of this process, which goes with it. What is over its room is refused: nothing is dropped for it. */
+/** Knowledge in the memory of this process, lost with it. A text beyond its capacity is refused; no other is dropped for it. */
 export function memoryKnowledge({ limits, embedder }: MemoryKnowledgeOptions = {}): Knowledge {
   const { documents: most = 10_000, bytes: mostBytes = 67_108_864 } = limits ?? {}
   const shelves = new Map<string, Shelf>()
@@ -73,26 +72,26 @@ export function memoryKnowledge({ limits, embedder }: MemoryKnowledgeOptions = {
   }
 }
 
-interface Kept {
+interface StoredDocument {
   readonly document: Prepared
   readonly vectors: readonly Float32Array[]
   readonly addedAt: string
 }
 
-/** What one tenant has. */
+/** The documents of one tenant. */
 interface Shelf {
-  readonly documents: Map<string, Kept>
+  readonly documents: Map<string, StoredDocument>
   readonly index: TextIndex
   bytes: number
 }
 
-/** Nothing was put yet, so that an `add` is done as a whole or not at all. */
+/** Runs before anything is stored, so that an `add` is atomic. */
 function refuseBeyond(shelf: Shelf, prepared: readonly Prepared[], most: number, mostBytes: number): void {
   const before = (id: string): number | undefined => shelf.documents.get(id)?.document.bytes
   const fresh = prepared.filter(({ id }) => before(id) === undefined).length
-  if (shelf.documents.size + fresh > most) throw noRoom('documents', most)
+  if (shelf.documents.size + fresh > most) throw limitReached('documents', most)
   const more = prepared.reduce((sum, { id, bytes }) => sum + bytes - (before(id) ?? 0), 0)
-  if (shelf.bytes + more > mostBytes) throw noRoom('bytes', mostBytes)
+  if (shelf.bytes + more > mostBytes) throw limitReached('bytes', mostBytes)
 }
 
 function put(shelf: Shelf, document: Prepared, vectors: readonly Float32Array[]): AddedDocument {
@@ -122,7 +121,7 @@ function keyOf(id: string, position: number): string {
   return `${id}#${position}`
 }
 
-/** Pieces whose words fit; with a vector all of the tenant's, because meaning needs no words. */
+/** Chunks that match the words; with a vector all chunks of the tenant, because meaning needs no common word. */
 function candidatesOf(
   shelf: Shelf,
   { tags = [], source }: KnowledgeQuery,
@@ -151,14 +150,16 @@ function* allKeys({ documents }: Shelf): Generator<string, void> {
   for (const [id, { document }] of documents) for (const position of document.chunks.keys()) yield keyOf(id, position)
 }
 
-function infoOf({ document, addedAt }: Kept): DocumentInfo {
+function infoOf({ document, addedAt }: StoredDocument): DocumentInfo {
   const { id, title, source, tags, metadata, chunks, bytes } = document
   return {
     id,
     ...(title === undefined ? {} : { title }),
     ...(source === undefined ? {} : { source }),
     tags: [...tags],
-    ...(metadata === undefined ? {} : { metadata: structuredClone(metadata) as JsonObject }),
-    ...{ chunks: chunks.length, bytes, addedAt },
+    ...(metadata === undefined ? {} : { metadata: structuredClone(metadata) }),
+    chunks: chunks.length,
+    bytes,
+    addedAt,
   }
 }

@@ -1,32 +1,32 @@
 import { setImmediate as breathe } from 'node:timers/promises'
-import { type Json, ToolError } from '@gantry/contract'
+import { type JsonObject, ToolError } from '@gantry/contract'
 import { digestOf } from '@gantry/core/internal/json/canonical'
-import { utf8Length } from '@gantry/core/internal/json/limits'
+import { utf8Length } from '@gantry/core/internal/json/plain'
 import { tokenize } from '@gantry/core/internal/search/tokenize'
 import type { NewDocument } from './knowledge.ts'
 
-/** A document as it is kept. */
+/** A document in its stored form. */
 export interface Prepared {
   readonly id: string
   readonly title: string | undefined
   readonly source: string | undefined
   readonly tags: readonly string[]
-  readonly metadata: Json | undefined
+  readonly metadata: JsonObject | undefined
   readonly chunks: readonly Chunk[]
   readonly bytes: number
-  /** Of all of it: what has the same is the same. */
+  /** Digest of the document; equal digests mean an unchanged document. */
   readonly digest: string
 }
 
-/** Of the texts of one `add` together. */
+/** The size limit of all texts of one `add`. */
 const mostBytes = 16_777_216
 const mostMetadata = 16_384
-/** Pieces that are cut in one go: a few milliseconds' worth. */
-const turn = 256
+/** Chunks per slice, a few milliseconds of work. */
+const chunksPerTick = 256
 
 /**
- * Makes documents ready to be kept, in slices, so that long ones do not hold up everything else.
- * Throws LIMIT_EXCEEDED for too much text at once, INPUT_INVALID for none and for two documents of one id.
+ * Prepares documents for storage in slices, so that long ones do not block the event loop.
+ * Throws LIMIT_EXCEEDED for too much text, INPUT_INVALID for an empty text and for a duplicate id.
  */
 export async function prepareDocuments(
   documents: readonly NewDocument[],
@@ -59,7 +59,7 @@ async function prepare(document: NewDocument, signal: AbortSignal): Promise<Prep
   const chunks: Chunk[] = []
   for (const chunk of splitText(text)) {
     chunks.push(chunk)
-    if (chunks.length % turn === 0) await breathe(undefined, { signal })
+    if (chunks.length % chunksPerTick === 0) await breathe(undefined, { signal })
   }
   const id = document.id === undefined ? `doc_${digestOf([source ?? null, text]).slice(-32)}` : clean(document.id)
   const digest = digestOf([text, title ?? null, source ?? null, tags, metadata ?? null])
@@ -72,7 +72,7 @@ function invalid(path: string, message: string): ToolError {
   })
 }
 
-/** One of the two would be lost without a word. */
+/** The error of a duplicate id; storing both would silently lose one. */
 function repeated({ id }: NewDocument, index: number, first: number): ToolError {
   const issue =
     id === undefined
@@ -89,7 +89,7 @@ function optional(text: string | undefined): string | undefined {
   return text === undefined ? undefined : clean(text)
 }
 
-/** A text as a database can hold it. */
+/** Replaces characters that a database cannot store. */
 export function clean(text: string): string {
   return text.replaceAll('\0', '\ufffd').toWellFormed()
 }
@@ -99,18 +99,18 @@ function tooMuch(): ToolError {
   return new ToolError('LIMIT_EXCEEDED', message, { effect: 'none', details: { limit: 'addBytes', most: mostBytes } })
 }
 
-/** Of another tenant or of nobody: both sound the same. */
+/** The same for a document of another tenant and for one that does not exist. */
 export function unknownDocument(): ToolError {
   return new ToolError('NOT_FOUND', 'There is no document of this id.')
 }
 
-/** The tenant has no room for more. */
-export function noRoom(limit: 'documents' | 'bytes', most: number): ToolError {
+/** The error of an add over the limits of the tenant. */
+export function limitReached(limit: 'documents' | 'bytes', most: number): ToolError {
   const message = `The tenant may keep ${most} ${limit === 'bytes' ? 'bytes of text' : 'documents'} and no more. Remove some, or raise knowledge.${limit}.`
   return new ToolError('LIMIT_EXCEEDED', message, { effect: 'none', details: { limit: `knowledge.${limit}`, most } })
 }
 
-/** A piece of a text. */
+/** A chunk of a text. */
 interface Chunk {
   /** In UTF-16 units. */
   readonly start: number
@@ -118,12 +118,12 @@ interface Chunk {
 }
 
 const mostUnits = 1_200
-/** What an index reads of a piece, with room for title and tags; scripts without spaces have many for their length. */
+/** The words of a chunk, within the index limit less title and tags; scripts without spaces have many per length. */
 const mostTokens = 150
-/** Where to cut, best first; each is looked for in the second half of what fits. */
+/** Separators to split at, best first; each is searched for in the second half of a chunk. */
 const seams: readonly RegExp[] = [/\n\s*\n/g, /\n/g, /[.!?][)"'”’]?\s|[。！？]/g, /\s/g]
 
-/** Cuts a text into pieces, between paragraphs, lines, sentences or words where it can; joined they are the text. */
+/** Splits a text into chunks, at paragraphs, lines, sentences or words if possible; the chunks join to the text. */
 export function* splitText(text: string): Generator<Chunk, void> {
   for (let start = 0; start < text.length; ) {
     const end = endOf(text, start)
@@ -136,12 +136,12 @@ function endOf(text: string, start: number): number {
   const window = text.slice(start, start + mostUnits)
   const tokens: string[] = []
   tokenize(window, tokens, mostUnits)
-  const room = tokens.length <= mostTokens ? window.length : Math.floor((window.length * mostTokens) / tokens.length)
-  if (start + room >= text.length) return text.length
-  return start + whole(window, seamIn(window.slice(0, room)) ?? room)
+  const size = tokens.length <= mostTokens ? window.length : Math.floor((window.length * mostTokens) / tokens.length)
+  if (start + size >= text.length) return text.length
+  return start + whole(window, seamIn(window.slice(0, size)) ?? size)
 }
 
-/** Behind the last seam of the best kind that there is. */
+/** The position after the last separator of the best kind. */
 function seamIn(window: string): number | undefined {
   const half = window.length >> 1
   for (const seam of seams) {
@@ -152,7 +152,7 @@ function seamIn(window: string): number | undefined {
   return undefined
 }
 
-/** Not between the two halves of a character. */
+/** A position that does not split a surrogate pair. */
 function whole(window: string, at: number): number {
   const code = window.charCodeAt(at - 1)
   return at > 1 && code >= 0xd800 && code <= 0xdbff ? at - 1 : at

@@ -1,13 +1,13 @@
 import { tokenize } from '@gantry/core/internal/search/tokenize'
 import { clean } from './prepare.ts'
 
-/** A query taken apart. */
+/** A parsed query. */
 export interface ParsedQuery {
-  /** Any of them finds, and more of them find better. */
+  /** A document matches any of them; more matches rank higher. */
   readonly words: readonly string[]
-  /** Each must be there, in this order. */
+  /** Each must occur, with its words in this order. */
   readonly phrases: readonly string[]
-  /** None of these may be there. */
+  /** None of these may occur. */
   readonly without: readonly string[]
 }
 
@@ -15,7 +15,7 @@ const mostUnits = 1_000
 const mostWords = 32
 const mostConditions = 8
 
-/** Reads a query; nothing in it can be wrong, and what is beyond the limits is not looked at. */
+/** Parses a query. Every text is valid; parts over the limits are ignored. */
 export function parseQuery(query: string): ParsedQuery {
   const words = new Set<string>()
   const phrases: string[] = []
@@ -35,7 +35,7 @@ export function parseQuery(query: string): ParsedQuery {
 
 const pieces = /(-?)(?:"([^"]*)"|([^\s"]+))/g
 
-/** Whether a text has all phrases of a query and nothing that it leaves out, word by word. */
+/** Whether a text contains all phrases of a query and none of its excluded words. */
 export function meetsConditions({ phrases, without }: ParsedQuery, text: string): boolean {
   if (phrases.length === 0 && without.length === 0) return true
   const own = ` ${plainWords(text)} `

@@ -3,13 +3,13 @@ import { dot, type Embedder, embedWithin } from '@gantry/core/internal/catalogs/
 import { cursorFault, decodeCursor, encodeCursor, queryDigest } from '@gantry/core/internal/search/index'
 import type { KnowledgeQuery } from './knowledge.ts'
 
-/** A piece that may fit a query. */
+/** A chunk that may match a query. */
 export interface Candidate {
   readonly id: string
   readonly position: number
-  /** How well its words fit; 0 for not at all. */
+  /** Score by words; 0 for no match. */
   readonly words: number
-  /** How near its meaning is, from -1 to 1; absent when nobody knows. */
+  /** Similarity by meaning, from -1 to 1; absent without an embedder. */
   readonly meaning?: number | undefined
 }
 
@@ -24,23 +24,23 @@ interface RankedPage {
 
 const usualLimit = 10
 const mostLimit = 50
-/** A resemblance below this is noise. */
+/** The minimum similarity. */
 const floor = 0.2
 const unit = 1_000_000
 const kind = 'k1'
 
 /**
- * One page of candidates, best first: by words alone, or half by words and half by meaning. Scores are made whole
- * numbers first, so that equal ones are equal everywhere and the order is the same each time.
+ * One page of candidates, best first: by words only, or half by words and half by meaning. Scores are rounded to
+ * integers first, so that ties are equal everywhere and the order is stable.
  */
 export function rankPage(candidates: readonly Candidate[], query: KnowledgeQuery, meaningful: boolean): RankedPage {
   const digest = queryDigest([query.query, [...(query.tags ?? [])].sort(), query.source ?? null, meaningful])
-  const place = query.cursor === undefined ? undefined : readPlace(digest, query.cursor)
+  const after = query.cursor === undefined ? undefined : readCursor(digest, query.cursor)
   const limit = Math.min(Math.max(1, Math.trunc(query.limit ?? usualLimit)), mostLimit)
   const top = candidates.reduce((most, { words }) => Math.max(most, words), 0)
   const scored = candidates
     .map((candidate) => ({ ...candidate, score: scoreOf(candidate, top, meaningful) }))
-    .filter((one) => one.score > 0 && (place === undefined || compare(place, one) < 0))
+    .filter((one) => one.score > 0 && (after === undefined || compare(after, one) < 0))
     .sort(compare)
   const items = scored.slice(0, limit).map(({ id, position, score }) => ({ id, position, score: score / unit }))
   const last = scored.length > limit ? scored[limit - 1] : undefined
@@ -54,20 +54,18 @@ function scoreOf({ words, meaning = 0 }: Candidate, top: number, meaningful: boo
   return Math.round(unit * (byWords + (meaning < floor ? 0 : meaning)) * 0.5)
 }
 
-type Place = Ranked
-
-function compare(a: Place, b: Place): number {
+function compare(a: Ranked, b: Ranked): number {
   if (a.score !== b.score) return b.score - a.score
   if (a.id !== b.id) return a.id < b.id ? -1 : 1
   return a.position - b.position
 }
 
-function readPlace(digest: string, cursor: string): Place {
+function readCursor(digest: string, cursor: string): Ranked {
   const [found, score, id, position, ...rest] = decodeCursor(kind, cursor)
   if (found !== digest) throw cursorFault('belongs to another query or other filters')
-  const sound = Number.isSafeInteger(score) && typeof id === 'string' && Number.isSafeInteger(position)
-  if (!sound || rest.length > 0) throw cursorFault()
-  return { score: score as number, id, position: position as number }
+  if (typeof score !== 'number' || typeof id !== 'string' || typeof position !== 'number') throw cursorFault()
+  if (!Number.isSafeInteger(score) || !Number.isSafeInteger(position) || rest.length > 0) throw cursorFault()
+  return { score, id, position }
 }
 
 const batchSize = 64
@@ -94,12 +92,12 @@ export async function vectorsOf(
   }
 }
 
-/** How near two vectors are; undefined for those that cannot be compared. */
+/** The similarity of two vectors; undefined for vectors of different lengths. */
 export function nearness(a: Float32Array | undefined, b: Float32Array): number | undefined {
   return a === undefined || a.length !== b.length ? undefined : dot(a, b)
 }
 
-/** A copy of length one. */
+/** A normalized copy. */
 function unitOf(vector: Float32Array): Float32Array {
   if (!(vector instanceof Float32Array) || vector.length === 0) throw new TypeError('the embedder gave no Float32Array')
   const norm = Math.sqrt(dot(vector, vector))

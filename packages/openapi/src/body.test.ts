@@ -10,7 +10,7 @@ function post(content: object, rest: object = {}, document: { [key: string]: unk
   return { tool, body: bindingOf(tool).body, properties, required }
 }
 
-test('the members of an object body are arguments of their own', () => {
+test('each member of an object body is an argument', () => {
   const components = { schemas: { Thing: object } }
   const schema = { $ref: '#/components/schemas/Thing' }
   const { body, properties, required } = post({ 'application/json': { schema } }, {}, { components })
@@ -20,13 +20,13 @@ test('the members of an object body are arguments of their own', () => {
 })
 
 for (const [why, schema, rest] of [
-  ['takes more members than it names', { ...object, additionalProperties: true }, {}],
-  ['is made of other schemas', { allOf: [object] }, {}],
-  ['ties its members together', { ...object, minProperties: 1 }, {}],
+  ['accepts additional members', { ...object, additionalProperties: true }, {}],
+  ['is composed of other schemas', { allOf: [object] }, {}],
+  ['constrains its members together', { ...object, minProperties: 1 }, {}],
   ['may be null', { ...object, nullable: true }, {}],
   ['is a list', { type: 'array', items: object }, {}],
   ['names no members', { type: 'object' }, {}],
-  ['has required members but may be left out', object, { required: false }],
+  ['has required members but is optional', object, { required: false }],
 ] as const) {
   test(`a body that ${why} is one argument`, () => {
     const { body, properties, required } = post({ 'application/json': { schema } }, rest)
@@ -52,7 +52,7 @@ test('JSON is preferred, then forms, multipart, text and bytes', () => {
   assert.deepEqual(post({ 'application/vnd.x+json': media, 'application/json': media }).body, { type: 'json' })
 })
 
-test('a media type that is not the usual one of its kind is sent as the document names it', () => {
+test('a media type other than the default of its kind is sent as in the document', () => {
   assert.deepEqual(post({ 'application/vnd.x+json; v=2': { schema: object } }).body, {
     type: 'json',
     mediaType: 'application/vnd.x+json; v=2',
@@ -95,7 +95,7 @@ test('files of a multipart body are base64 and listed, as 3.0 and 3.1 write them
   assert.deepEqual(kept.body, { type: 'multipart', files: ['old', 'list', 'modern'], arg: 'body' })
 })
 
-test('GET sends no body: an optional one is ignored, a required one leaves the operation out', () => {
+test('GET sends no body: an optional body is ignored, and an operation that requires one is left out', () => {
   const requestBody = { content: { 'application/json': { schema: object } } }
   const optional = importOf({ '/x': { get: { requestBody } } })
   assert.equal(bindingOf(optional.tools[0] ?? assert.fail()).body, undefined)
@@ -105,7 +105,7 @@ test('GET sends no body: an optional one is ignored, a required one leaves the o
   assert.deepEqual(post({ 'application/json': { schema: object } }).body, { type: 'json' })
 })
 
-test('a style for members of a form is kept, and for those of a multipart body named as lost', () => {
+test('the encoding of form members is kept, and that of multipart members is dropped with a warning', () => {
   const encoding = { b: { style: 'deepObject', explode: true }, c: { contentType: 'text/plain' } }
   const { body } = post({ 'application/x-www-form-urlencoded': { schema: object, encoding } })
   assert.deepEqual(body?.encoding, { b: { style: 'deepObject', explode: true } })
@@ -114,7 +114,7 @@ test('a style for members of a form is kept, and for those of a multipart body n
   assert.match(report.warnings[0]?.message ?? '', /the encoding of b is not kept/)
 })
 
-test('the output is the JSON of the good answers, and default only when there is none', () => {
+test('the output schema is that of successful JSON responses, or of the default response when there are none', () => {
   const json = (schema: object) => ({ description: '', content: { 'application/json': { schema } } })
   const output = (responses: object) => toolOf('get', { responses }).outputSchema
   const [a, b] = [{ type: 'string' }, { type: 'integer' }]

@@ -1,26 +1,39 @@
 import type { HttpBody, Json, JsonObject, JsonSchema, ParameterStyle } from '@gantry/contract'
-import { type Example, examplesOf } from './examples.ts'
-import { bestMedia, type Media } from './media.ts'
+import { isObject } from '@gantry/contract/internal/json'
+import { bestMedia, type Example, examplesOf, type Media } from './media.ts'
 import type { Argument, Reading } from './parameters.ts'
-import { clip, follow, isRecord, member, type Part, parts, textOf, Unusable } from './source.ts'
+import { clip, follow, member, type Part, parts, type Source, textOf, Unusable } from './source.ts'
 
-/** The body of a request: how it is written, and the arguments it is made of. */
+/** The body of a request: its format, and its arguments. */
 export interface Body {
   readonly binding: HttpBody
   readonly arguments: readonly Argument[]
-  /** Arguments as the document's examples have them. */
+  /** Arguments from the document's examples. */
   readonly examples: readonly Example[]
 }
 
 const whole = 'body'
 const base64 = { type: 'string', contentEncoding: 'base64', description: 'A file, as base64.' }
-/** Keywords beside which the members of a body can stand as arguments of their own. */
+/** Keywords with which the members of a body can become separate arguments. */
 const flat: ReadonlySet<string> = new Set([
-  ...['type', 'properties', 'required', 'title', 'description', 'example', 'examples', 'default', 'deprecated'],
-  ...['additionalProperties', 'nullable', 'readOnly', 'writeOnly', 'xml', 'externalDocs'],
+  'type',
+  'properties',
+  'required',
+  'title',
+  'description',
+  'example',
+  'examples',
+  'default',
+  'deprecated',
+  'additionalProperties',
+  'nullable',
+  'readOnly',
+  'writeOnly',
+  'xml',
+  'externalDocs',
 ])
 
-/** Reads the request body, or gives undefined when there is none; throws Unusable. */
+/** Reads the request body; undefined when there is none. Throws Unusable. */
 export function readBody(reading: Reading): Body | undefined {
   const { source, operation, report } = reading
   const part = member({ value: operation.value, path: operation.path }, 'requestBody')
@@ -53,20 +66,67 @@ export function readBody(reading: Reading): Body | undefined {
 }
 
 /**
- * Forms are made of named members. A form that is a text is sent as the text it is; a list has no names, and neither
- * has a part of a multipart body, so that there is no way to write them.
+ * Forms consist of named members. A form that can be a text is sent unchanged. A list has no names, and a multipart body
+ * needs them, so both are refused. A body that may also be an object is written as one.
  */
 function writable({ source }: Reading, media: Media): Media | undefined {
-  if (media.type !== 'form' && media.type !== 'multipart') return media
-  const schema = member(media.part, 'schema')
-  const type = schema === undefined || !isRecord(schema.value) ? undefined : follow(source, schema).value.type
-  if (type === 'string' && media.type === 'form') {
-    return { ...media, type: 'text', mediaType: media.mediaType ?? 'application/x-www-form-urlencoded' }
-  }
-  return type === 'string' || type === 'array' ? undefined : media
+  if (!isForm(media)) return media
+  const shapes = shapesOf(source, member(media.part, 'schema'))
+  if (shapes.has('object')) return media
+  if (media.type === 'multipart' || !shapes.has('text')) return undefined
+  return { ...media, type: 'text', mediaType: media.mediaType ?? 'application/x-www-form-urlencoded' }
 }
 
-/** Generated documents give even a GET a body, without any members. */
+function isForm({ type }: Media): boolean {
+  return type === 'form' || type === 'multipart'
+}
+
+/** What a value can be; a text is any scalar. */
+type Shape = 'object' | 'array' | 'text' | 'null'
+
+const allShapes: ReadonlySet<Shape> = new Set(['object', 'array', 'text', 'null'])
+
+/** What the values of a schema can be, by its types, references and combined schemas. Each schema is read once. */
+function shapesOf(
+  source: Source,
+  schema: Part | undefined,
+  known = new Map<JsonObject, ReadonlySet<Shape>>(),
+): ReadonlySet<Shape> {
+  if (schema === undefined || !isObject(schema.value)) return allShapes
+  const part = follow(source, schema)
+  const found = known.get(part.value)
+  if (found !== undefined) return found
+  // A schema that contains itself adds nothing.
+  known.set(part.value, allShapes)
+  const { type, nullable, properties, items, enum: values } = part.value
+  const types = Array.isArray(type) ? type : type === undefined ? [] : [type]
+  let shapes = allShapes
+  if (types.length > 0) shapes = new Set([...types.map(shapeOfType), ...(nullable === true ? ['null' as const] : [])])
+  else if (Array.isArray(values)) shapes = new Set(values.map(shapeOfValue))
+  else if (isObject(properties)) shapes = new Set(['object'])
+  else if (items !== undefined) shapes = new Set(['array'])
+  const within = (other: ReadonlySet<Shape>): ReadonlySet<Shape> =>
+    new Set([...shapes].filter((shape) => other.has(shape)))
+  for (const one of parts(member(part, 'allOf'))) shapes = within(shapesOf(source, one, known))
+  for (const key of ['oneOf', 'anyOf']) {
+    const alternatives = parts(member(part, key))
+    if (alternatives.length === 0) continue
+    shapes = within(new Set(alternatives.flatMap((one) => [...shapesOf(source, one, known)])))
+  }
+  known.set(part.value, shapes)
+  return shapes
+}
+
+function shapeOfType(type: Json): Shape {
+  return type === 'object' || type === 'array' || type === 'null' ? type : 'text'
+}
+
+function shapeOfValue(value: Json): Shape {
+  if (value === null) return 'null'
+  return Array.isArray(value) ? 'array' : typeof value === 'object' ? 'object' : 'text'
+}
+
+/** Generated documents may give a GET an empty body. */
 function isEmpty(reading: Reading, body: Part): boolean {
   return parts(member(body, 'content')).every((media) => {
     const schema = member(media, 'schema')
@@ -75,18 +135,18 @@ function isEmpty(reading: Reading, body: Part): boolean {
   })
 }
 
-/** The object schema of a body, where its references end; undefined when it is none. */
+/** The object schema of a body with its references resolved; undefined when it is not an object. */
 function objectOf({ source }: Reading, schema: Part): Part<JsonObject> | undefined {
-  if (!isRecord(schema.value)) return undefined
+  if (!isObject(schema.value)) return undefined
   if (source.version === '3.1' && schema.value.$ref !== undefined && Object.keys(schema.value).length > 1)
     return undefined
   const end = follow(source, schema)
-  return isRecord(end.value.properties) ? end : undefined
+  return isObject(end.value.properties) ? end : undefined
 }
 
 /**
- * Whether the members of a body become arguments: a closed list of members, nothing that ties them together, and no
- * member that is required only if there is a body at all.
+ * Whether the members of a body become arguments: a closed list of members, no constraint across members, and no
+ * required member in an optional body.
  */
 function canBeFlat(schema: JsonObject, required: boolean): boolean {
   const { type = 'object', additionalProperties = false, required: needed, nullable } = schema
@@ -97,7 +157,7 @@ function canBeFlat(schema: JsonObject, required: boolean): boolean {
 
 function flatBody(reading: Reading, media: Media, object: Part<JsonObject>, files: readonly string[]): Body {
   const schema = reading.translate(object.value, object.path)
-  const { properties = {}, required } = schema as { properties?: { [name: string]: JsonSchema }; required?: unknown }
+  const { properties, required } = membersOf(schema)
   const needed: ReadonlySet<unknown> = new Set(Array.isArray(required) ? required : [])
   const asBase64: ReadonlySet<string> = new Set(files)
   const members = Object.entries(properties).map(([wire, own]) => ({
@@ -109,9 +169,18 @@ function flatBody(reading: Reading, media: Media, object: Part<JsonObject>, file
   return { binding: bindingOf(media, files), arguments: members, examples }
 }
 
-/** An example without the members that are not arguments, such as those that only answers have. */
+/** The members of a translated object, and which of them are required. */
+function membersOf(schema: JsonSchema): { properties: { [name: string]: JsonSchema }; required: unknown } {
+  const { properties, required } = typeof schema === 'boolean' ? {} : schema
+  const members = Object.entries(isObject(properties) ? properties : {}).flatMap(([name, member]) =>
+    typeof member === 'boolean' || isObject(member) ? [[name, member] as const] : [],
+  )
+  return { properties: Object.fromEntries(members), required }
+}
+
+/** An example without members that are not arguments, such as read-only members. */
 function pick(example: Example, properties: object): Example {
-  if (!isRecord(example.value)) return example
+  if (!isObject(example.value)) return example
   const known = Object.entries(example.value).filter(([name]) => Object.hasOwn(properties, name))
   return { ...example, value: Object.fromEntries(known) }
 }
@@ -149,14 +218,21 @@ function schemaOf(reading: Reading, media: Media, schema: Part | undefined, file
   }
   if (schema === undefined) return media.type === 'json' ? {} : { type: 'object' }
   const object = files.length === 0 ? undefined : objectOf(reading, schema)
-  if (object === undefined) return translate(schema)
-  const own = translate(object) as { properties?: { [name: string]: JsonSchema } }
-  const properties = Object.entries(own.properties ?? {})
+  if (object === undefined) return isForm(media) ? asObject(reading, schema, translate(schema)) : translate(schema)
+  const own = translate(object)
+  const properties = Object.entries(membersOf(own).properties)
   const asBase64: ReadonlySet<string> = new Set(files)
   return {
-    ...own,
+    ...(typeof own === 'boolean' ? {} : own),
     properties: Object.fromEntries(properties.map(([name, one]) => [name, asBase64.has(name) ? asFile(one) : one])),
   }
+}
+
+/** The schema of a form, which is written from an object, even if the document allows other values. */
+function asObject({ source }: Reading, schema: Part, translated: JsonSchema): JsonSchema {
+  const shapes = shapesOf(source, schema)
+  if (shapes.size === 1 && shapes.has('object')) return translated
+  return { ...(typeof translated === 'boolean' ? {} : translated), type: 'object' }
 }
 
 function bindingOf(media: Media, files: readonly string[]): HttpBody {
@@ -170,14 +246,15 @@ function bindingOf(media: Media, files: readonly string[]): HttpBody {
   }
 }
 
-const styles: readonly unknown[] = ['form', 'spaceDelimited', 'pipeDelimited', 'deepObject']
+const styles: readonly ParameterStyle[] = ['form', 'spaceDelimited', 'pipeDelimited', 'deepObject']
 
-/** The styles that a document gives to members of a form. */
+/** The encoding styles of form members. */
 function encodingOf({ part }: Media): NonNullable<HttpBody['encoding']> {
   const entries = parts(member(part, 'encoding')).flatMap(({ key, value }) => {
-    if (!isRecord(value) || !styles.includes(value.style)) return []
+    const style = isObject(value) ? styles.find((each) => each === value.style) : undefined
+    if (!isObject(value) || style === undefined) return []
     const explode = typeof value.explode === 'boolean' ? { explode: value.explode } : {}
-    return [[key, { style: value.style as ParameterStyle, ...explode }] as const]
+    return [[key, { style, ...explode }] as const]
   })
   return Object.fromEntries(entries)
 }
@@ -185,11 +262,11 @@ function encodingOf({ part }: Media): NonNullable<HttpBody['encoding']> {
 /** Members of a multipart body that are files, or lists of files. */
 function filesIn({ source }: Reading, { properties }: JsonObject): readonly string[] {
   const end = (schema: Json | undefined): JsonObject =>
-    isRecord(schema) ? follow(source, { value: schema, path: '' }).value : {}
+    isObject(schema) ? follow(source, { value: schema, path: '' }).value : {}
   const isFile = ({ type, format, contentMediaType, contentEncoding }: JsonObject): boolean =>
     format === 'binary' ||
     ((type === undefined || type === 'string') && contentMediaType !== undefined && contentEncoding === undefined)
-  const members = isRecord(properties) ? Object.entries(properties) : []
+  const members = isObject(properties) ? Object.entries(properties) : []
   return members.filter(([, schema]) => isFile(end(schema)) || isFile(end(end(schema).items))).map(([name]) => name)
 }
 
@@ -202,11 +279,11 @@ function asFile(schema: JsonSchema): JsonSchema {
   return type === 'array' ? { type: 'array', items: base64 } : own
 }
 
-/** The parts of a multipart body are written in one way, and no part has headers of its own; a document is told so. */
+/** Multipart parts have one encoding and no own headers; the report names what is dropped. */
 function warnOfEncoding({ report, operation }: Reading, { part, type }: Media): void {
   const encoding = member(part, 'encoding')
   const lost = parts(encoding).filter(
-    ({ value }) => isRecord(value) && ((value.style !== undefined && type !== 'form') || value.headers !== undefined),
+    ({ value }) => isObject(value) && ((value.style !== undefined && type !== 'form') || value.headers !== undefined),
   )
   if (encoding === undefined || lost.length === 0) return
   const names = clip(lost.map(({ key }) => key).join(', '), 200)

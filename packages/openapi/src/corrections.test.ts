@@ -17,7 +17,7 @@ const components = {
 }
 const text = { type: 'string' }
 
-test('a required parameter that is the API key is no argument, because the backend sends it', () => {
+test('a required parameter that carries the API key is not an argument, because the backend sends it', () => {
   for (const [scheme, where, name] of [
     ['header', 'header', 'x-api-key'],
     ['query', 'query', 'api_key'],
@@ -32,13 +32,13 @@ test('a required parameter that is the API key is no argument, because the backe
   }
 })
 
-test('a parameter of the same name in another place stays an argument', () => {
+test('a parameter with the name of the API key in another location stays an argument', () => {
   const parameters = [{ name: 'api_key', in: 'query', required: true, schema: text }]
   const tool = toolOf('get', { parameters }, { components, security: [{ header: [] }] })
   assert.deepEqual(Object.keys((tool.inputSchema as { properties: object }).properties), ['api_key'])
 })
 
-test('of two schemes that write Authorization in one requirement the first is sent', () => {
+test('the first of two schemes that write Authorization in one requirement is sent', () => {
   const made = importOf({ '/x': { get: {} } }, { components, security: [{ bearer: [], oauth: [], header: [] }] })
   assert.deepEqual(made.backend.auth, [
     { type: 'bearer', token: 'secret:api_bearer' },
@@ -48,15 +48,16 @@ test('of two schemes that write Authorization in one requirement the first is se
     made.report.secrets.map(({ name }) => name),
     ['api_bearer', 'api_header'],
   )
-  assert.ok(made.report.warnings.some(({ message }) => message.includes('Authorization')))
+  const [warning] = made.report.warnings.filter(({ message }) => message.includes('Authorization'))
+  assert.match(warning?.message ?? '', /^bearer with oauth all write/)
 })
 
-test('a required Accept-Encoding header is sent by the backend and leaves no operation out', () => {
+test('an operation with a required Accept-Encoding header is imported, because the backend sends the header', () => {
   const parameters = [{ name: 'Accept-Encoding', in: 'header', required: true, schema: text }]
   assert.deepEqual((toolOf('get', { parameters }).inputSchema as { properties: object }).properties, {})
 })
 
-test('a form that is a text is sent as that text, and a list leaves its operation out', () => {
+test('a form body that is a string is sent as text, and an operation that requires a list as form body is left out', () => {
   const body = (type: string, media: string, required = true) => ({
     requestBody: { required, content: { [media]: { schema: { type, ...(type === 'array' ? { items: text } : {}) } } } },
   })
@@ -76,6 +77,51 @@ test('a form that is a text is sent as that text, and a list leaves its operatio
   }
 })
 
+test('the types of a form body are found behind references, type lists and combined schemas', () => {
+  const form = 'application/x-www-form-urlencoded'
+  const multipart = 'multipart/form-data'
+  const schemas = {
+    S: text,
+    A: { type: 'array', items: text },
+    Loop: { allOf: [{ $ref: '#/components/schemas/Loop' }, { type: 'integer' }] },
+  }
+  const of = (media: string, schema: unknown) =>
+    importOf(
+      { '/x': { post: { requestBody: { required: true, content: { [media]: { schema } } } } } },
+      { openapi: '3.1.0', components: { schemas } },
+    )
+  const ref = (name: string) => ({ $ref: `#/components/schemas/${name}` })
+  const texts = [
+    { type: ['string', 'null'] },
+    { allOf: [text] },
+    { allOf: [ref('S')] },
+    { type: 'integer' },
+    { oneOf: [text, { type: 'number' }] },
+    { enum: ['a', 'b'] },
+    ref('Loop'),
+    { anyOf: [text, ref('A')] },
+  ]
+  for (const schema of texts) {
+    const { tools, report } = of(form, schema)
+    assert.deepEqual(report.leftOut, [], JSON.stringify(schema))
+    const tool = tools[0] ?? assert.fail(JSON.stringify(schema))
+    assert.deepEqual(bindingOf(tool).body, { type: 'text', mediaType: form, arg: 'body' })
+    assert.equal((tool.inputSchema as { properties: { body: { type: string } } }).properties.body.type, 'string')
+  }
+  const objects = [{}, { oneOf: [text, { type: 'object', properties: { a: text } }] }, { type: ['array', 'object'] }]
+  for (const media of [form, multipart]) {
+    for (const schema of objects) {
+      const tool = of(media, schema).tools[0] ?? assert.fail(JSON.stringify(schema))
+      assert.equal(bindingOf(tool).body?.arg, 'body')
+      assert.equal((tool.inputSchema as { properties: { body: { type: string } } }).properties.body.type, 'object')
+    }
+    for (const schema of [{ allOf: [ref('A')] }, { type: ['array', 'null'] }]) {
+      assert.match(of(media, schema).report.leftOut[0]?.reason ?? '', /cannot be written/)
+    }
+  }
+  for (const schema of texts) assert.match(of(multipart, schema).report.leftOut[0]?.reason ?? '', /cannot be written/)
+})
+
 test('an optional body of DELETE is dropped with a warning, and a required one is sent', () => {
   const content = { 'application/json': { schema: { type: 'object', properties: { a: text } } } }
   const { tools, report } = importOf({ '/x': { delete: { requestBody: { content } } } })
@@ -85,7 +131,7 @@ test('an optional body of DELETE is dropped with a warning, and a required one i
   assert.deepEqual(bindingOf(sent).body, { type: 'json' })
 })
 
-test('an operation with servers of its own is kept when its origin is allowed, and else names what allows it', () => {
+test('an operation with its own server is imported when that origin is allowed, and otherwise left out with the option that allows it', () => {
   const own = { servers: [{ url: 'https://uploads.example.com/api' }] }
   const { report } = importOf({ '/x': { post: own } })
   assert.match(report.leftOut[0]?.reason ?? '', /uploads\.example\.com.*--origin/)
@@ -96,14 +142,18 @@ test('an operation with servers of its own is kept when its origin is allowed, a
   assert.equal(bindingOf(made.tools[1] ?? assert.fail()).baseUrl, undefined)
   const near = importOf({ '/x': { get: { servers: [{ url: 'https://api.example.com/other' }] } } })
   assert.equal(bindingOf(near.tools[0] ?? assert.fail()).baseUrl, 'https://api.example.com/other')
+  const relative = importOf({ '/x': { get: { servers: [{ url: '/uploads' }] } } })
+  assert.equal(bindingOf(relative.tools[0] ?? assert.fail()).baseUrl, 'https://api.example.com/uploads')
+  const elsewhere = importOf({ '/x': { get: { servers: [{ url: '//uploads.example.com' }] } } })
+  assert.match(elsewhere.report.leftOut[0]?.reason ?? '', /uploads\.example\.com.*--origin/)
   assert.throws(() => importOf({}, {}, { origins: ['https://a.example/path'] }), { code: 'CONFIG_INVALID' })
 })
 
-test('a path with # says what is wrong with it', () => {
+test('a path with # is left out with the reason', () => {
   assert.match(importOf({ '/a#b': { get: {} } }).report.leftOut[0]?.reason ?? '', /holds #/)
 })
 
-test('a document without a server names the option that gives one', () => {
+test('a document without a server is refused with the option that sets one', () => {
   const { servers, ...document } = documentOf({ '/x': { get: {} } })
   assert.ok(servers)
   assert.throws(
@@ -112,7 +162,7 @@ test('a document without a server names the option that gives one', () => {
   )
 })
 
-test('a document of 100 MiB is read', () => {
+test('a document of 100 MiB is imported', () => {
   const info = { title: 'T', version: '1.0.0', description: 'x'.repeat(100 * 1_048_576) }
   assert.equal(importOf({ '/x': { get: {} } }, { info }).tools.length, 1)
 })

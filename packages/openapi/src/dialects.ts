@@ -1,20 +1,50 @@
 import type { Json, JsonObject } from '@gantry/contract'
-import { isRecord, type Source } from './source.ts'
+import { isObject } from '@gantry/contract/internal/json'
+import type { Source } from './source.ts'
 
-/** What the value of a keyword is made of; a keyword that is not here is dropped. */
+/** The kind of value of each keyword; other keywords are dropped. */
 export type KeywordKind = 'value' | 'note' | 'schema' | 'list' | 'map'
 
 const kinds: { readonly [Kind in KeywordKind]: readonly string[] } = {
   value: [
-    ...['type', 'enum', 'const', 'format', 'pattern', 'required', 'multipleOf', 'uniqueItems', 'dependentRequired'],
-    ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'minLength', 'maxLength'],
-    ...['minItems', 'maxItems', 'minContains', 'maxContains', 'minProperties', 'maxProperties'],
-    ...['contentEncoding', 'contentMediaType', 'deprecated'],
+    'type',
+    'enum',
+    'const',
+    'format',
+    'pattern',
+    'required',
+    'multipleOf',
+    'uniqueItems',
+    'dependentRequired',
+    'minimum',
+    'maximum',
+    'exclusiveMinimum',
+    'exclusiveMaximum',
+    'minLength',
+    'maxLength',
+    'minItems',
+    'maxItems',
+    'minContains',
+    'maxContains',
+    'minProperties',
+    'maxProperties',
+    'contentEncoding',
+    'contentMediaType',
+    'deprecated',
   ],
   note: ['title', 'description'],
   schema: [
-    ...['items', 'additionalProperties', 'not', 'contains', 'propertyNames', 'if', 'then', 'else'],
-    ...['unevaluatedItems', 'unevaluatedProperties', 'contentSchema'],
+    'items',
+    'additionalProperties',
+    'not',
+    'contains',
+    'propertyNames',
+    'if',
+    'then',
+    'else',
+    'unevaluatedItems',
+    'unevaluatedProperties',
+    'contentSchema',
   ],
   list: ['allOf', 'anyOf', 'oneOf', 'prefixItems'],
   map: ['properties', 'patternProperties', 'dependentSchemas'],
@@ -27,10 +57,10 @@ export const keywordKinds: ReadonlyMap<string, KeywordKind> = new Map(
 /** Keywords that apply other schemas to the same value. */
 const compositions = ['$ref', 'allOf', 'anyOf', 'oneOf', 'not', 'if'] as const
 
-/** How the keywords of a schema are read; all of them are written as 2020-12. */
+/** The dialect of a schema; the output is always 2020-12. */
 export type Dialect = '3.0' | '2020-12' | 'draft-07'
 
-/** A schema that is being written. */
+/** A schema under construction. */
 export type Written = { [keyword: string]: unknown }
 
 /** The dialect that a `$schema` or a `jsonSchemaDialect` names; undefined when it is another. */
@@ -47,12 +77,12 @@ export function defaultDialect({ root, version }: Source): Dialect {
   return root.jsonSchemaDialect === undefined ? '2020-12' : (dialectNamed(root.jsonSchemaDialect) ?? '2020-12')
 }
 
-/** In these dialects nothing that stands beside a `$ref` counts. */
+/** Dialects that ignore keywords next to a `$ref`. */
 export function refStandsAlone(dialect: Dialect): boolean {
   return dialect !== '2020-12'
 }
 
-/** A number for the limit that 3.0 writes as true beside `minimum`, and that documents of 3.1 still have here and there. */
+/** Converts the boolean `exclusiveMinimum` and `exclusiveMaximum` of 3.0, which some documents of 3.1 still use. */
 export function raiseExclusive(written: Written): void {
   for (const [exclusive, limit] of [
     ['exclusiveMinimum', 'minimum'],
@@ -68,8 +98,8 @@ export function raiseExclusive(written: Written): void {
 }
 
 /**
- * The schema with null allowed. Where other schemas are applied as well, null stands beside the whole, because each of
- * them would refuse it; that is what authors mean, though 3.0 gives `nullable` a meaning only beside `type`.
+ * The schema with null allowed. With applied subschemas, null is an alternative to the whole schema, because each of them
+ * would refuse it. Authors mean this, although 3.0 defines `nullable` only next to `type`.
  */
 export function withNull(written: Written): Written {
   if (compositions.some((keyword) => Object.hasOwn(written, keyword))) {
@@ -85,12 +115,12 @@ export function withNull(written: Written): Written {
   }
 }
 
-/** Keywords of draft-07 under the names they have in 2020-12, before they are translated. */
+/** Renames keywords of draft-07 to those of 2020-12 before translation. */
 export function modernised(schema: JsonObject): JsonObject {
   const { items, additionalItems, dependencies, ...rest } = schema
   const lists: JsonObject = {}
   const schemas: JsonObject = {}
-  if (isRecord(dependencies)) {
+  if (isObject(dependencies)) {
     for (const [name, needed] of Object.entries(dependencies)) (Array.isArray(needed) ? lists : schemas)[name] = needed
   }
   const tuple = Array.isArray(items)

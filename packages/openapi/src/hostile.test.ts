@@ -20,7 +20,7 @@ function bodyOf(schema: unknown, schemas: object = {}) {
   return importOf({ '/x': { post: { requestBody } } }, { components: { schemas } })
 }
 
-test('__proto__ changes nothing, wherever it stands', () => {
+test('a __proto__ key changes no prototype, wherever it occurs', () => {
   const text = `{"openapi":"3.0.0","__proto__":{"polluted":1},"servers":[{"url":"https://x"}],"paths":{
     "__proto__":{"get":{}},
     "/x/{__proto__}":{"post":{
@@ -50,7 +50,7 @@ test('references that double at every step are never expanded', () => {
   assert.ok(JSON.stringify(tools).length < 20_000)
 })
 
-test('references in a circle end: of path items, parameters and schemas', () => {
+test('circular references of path items, parameters and schemas end', () => {
   const ring = { A: { $ref: '#/components/x/B' }, B: { $ref: '#/components/x/A' } }
   const paths = {
     '/item': { $ref: '#/components/x/A' },
@@ -65,12 +65,12 @@ test('references in a circle end: of path items, parameters and schemas', () => 
     A: { allOf: [{ $ref: '#/components/schemas/B' }] },
     B: { anyOf: [{ $ref: '#/components/schemas/A' }] },
   }
-  const { tools, report: mended } = bodyOf({ type: 'array', items: { $ref: '#/components/schemas/A' } }, schemas)
-  assert.match(mended.warnings[0]?.message ?? '', /comes back to itself/)
+  const { tools, report: repaired } = bodyOf({ type: 'array', items: { $ref: '#/components/schemas/A' } }, schemas)
+  assert.match(repaired.warnings[0]?.message ?? '', /comes back to itself/)
   checkSchema(tools[0]?.inputSchema ?? false)
 })
 
-test('a document of very many circles is refused and not mended for ever', () => {
+test('a document with very many circular references is refused within a bounded number of repairs', () => {
   const schemas = Object.fromEntries(
     Array.from({ length: 100 }, (_, n) => [`S${n}`, { allOf: [{ $ref: `#/components/schemas/S${n}` }] }]),
   )
@@ -84,7 +84,7 @@ test('a document of very many circles is refused and not mended for ever', () =>
   )
 })
 
-test('what is nested too deeply leaves its operation out', () => {
+test('an operation whose schema is nested too deeply is left out', () => {
   let schema: object = { type: 'string' }
   for (let level = 0; level < 60; level++) schema = { type: 'array', items: schema }
   assert.match(bodyOf(schema).report.leftOut[0]?.reason ?? '', /nested too deeply/)
@@ -93,7 +93,7 @@ test('what is nested too deeply leaves its operation out', () => {
   assert.match(refusal({ ...documentOf({}), deep }), /^INPUT_INVALID .*nested deeper/)
 })
 
-test('a schema that would become too large loses the definitions farthest away, with a warning', () => {
+test('a schema over the size limit loses its most distant definitions, with a warning', () => {
   const next = (n: number) => ({ $ref: `#/components/schemas/S${n + 1}` })
   const schemas = Object.fromEntries(
     Array.from({ length: 1_000 }, (_, n) => [
@@ -109,7 +109,7 @@ test('a schema that would become too large loses the definitions farthest away, 
   checkSchema(tools[0]?.inputSchema ?? false)
 })
 
-test('an input that is too large by itself leaves its operation out', () => {
+test('an operation whose input schema alone is over the size limit is left out', () => {
   const members = Object.fromEntries(
     Array.from({ length: 6_000 }, (_, n) => [`member_${n}`, { type: 'string', maxLength: 9 }]),
   )
@@ -132,7 +132,7 @@ test('more operations than allowed are refused', () => {
   assert.equal(importOf(paths, {}, { maxOperations: 101 }).tools.length, 101)
 })
 
-test('a getter or a proxy is read once, and a document that lies later changes nothing', () => {
+test('a getter of the document is read once, so a value that changes later has no effect', () => {
   let reads = 0
   const document = documentOf({ '/x': { get: {} } }) as { [key: string]: unknown }
   Object.defineProperty(document, 'servers', {
@@ -143,7 +143,7 @@ test('a getter or a proxy is read once, and a document that lies later changes n
   assert.equal(reads, 1)
 })
 
-test('values of any wrong kind in place of its parts never throw anything but a refusal', () => {
+test('a wrong value anywhere in the document throws only a ToolError or leaves the operation out', () => {
   const junk: readonly unknown[] = [
     null,
     true,
@@ -203,7 +203,7 @@ function* variants(value: unknown, wrong: unknown, path = ''): Generator<readonl
   }
 }
 
-test('very many tools that share very many definitions are left out before they fill the memory', () => {
+test('tools that share very many definitions are left out at the total size limit', () => {
   const references = Array.from({ length: 4_000 }, (_, n) => ({ $ref: `#/components/schemas/S${n}` }))
   const schemas = Object.fromEntries(references.map((_, n) => [`S${n}`, { type: 'string', maxLength: n }]))
   const all = { ...schemas, All: { anyOf: references } }
@@ -214,7 +214,7 @@ test('very many tools that share very many definitions are left out before they 
   assert.match(report.leftOut[0]?.reason ?? '', /would make more than 48 MiB of tools|refers to large parts/)
 })
 
-test('a body that operations share is translated once, and they share what came of it', () => {
+test('a body shared by operations is translated once, and the tools share its schema', () => {
   const schemas = { B: { type: 'object', properties: { a: { type: 'string', pattern: '(' }, b: { enum: [1, 2] } } } }
   const post = {
     requestBody: { required: true, content: { 'application/json': { schema: { $ref: '#/components/schemas/B' } } } },
@@ -229,7 +229,7 @@ test('a body that operations share is translated once, and they share what came 
   )
 })
 
-test('a small document cannot make large tools without end, wherever it repeats itself', () => {
+test('a small document with repeated references cannot create unlimited large tools', () => {
   const members = Object.fromEntries(Array.from({ length: 3_000 }, (_, n) => [`p${n}`, { type: 'string' }]))
   const body = { content: { 'application/json': { schema: { type: 'object', properties: members } } } }
   const parameters = Array.from({ length: 900 }, (_, n) => ({ name: `q${n}`, in: 'query', schema: { maximum: n } }))
@@ -247,7 +247,7 @@ test('a small document cannot make large tools without end, wherever it repeats 
   }
 })
 
-test('inputs that only look alike take room too', () => {
+test('similar input schemas that are not shared count against the total size limit', () => {
   const input = (own: number) =>
     Array.from({ length: 900 }, (_, n) => ({ name: `q${own}_${n}`, in: 'query', description: 'd'.repeat(150) }))
   const paths = Object.fromEntries(Array.from({ length: 80 }, (_, n) => [`/p${n}`, { get: { parameters: input(n) } }]))
@@ -256,7 +256,7 @@ test('inputs that only look alike take room too', () => {
   assert.match(report.leftOut[0]?.reason ?? '', /would make more than 48 MiB of tools/)
 })
 
-test('definitions within definitions cannot make the whole many times as large as the document', () => {
+test('nested definitions cannot multiply the size of the document', () => {
   let schema: object = {
     properties: Object.fromEntries(Array.from({ length: 9_000 }, (_, n) => [`p${n}`, { type: 'string' }])),
   }
@@ -268,7 +268,7 @@ test('definitions within definitions cannot make the whole many times as large a
   assert.deepEqual(bodyOf({ anyOf: anyOf.slice(0, 3) }, { N: schema }).report.leftOut, [])
 })
 
-test('names of any length and number stay short in the report and cheap to make', () => {
+test('long names are truncated in the report', () => {
   const long = 'x'.repeat(100_000)
   const schema = { [long]: 1, properties: { [long]: { pattern: '(' } }, additionalProperties: true }
   const parameters = Array.from({ length: 900 }, (_, n) => ({ name: `${'?'.repeat(n + 1)}`, in: 'query', schema: {} }))

@@ -16,7 +16,7 @@ function codeOf(act: () => unknown): string {
   return assert.fail('nothing was thrown')
 }
 
-test('each operation is a tool of the namespace, through one backend', () => {
+test('each operation becomes a tool of the namespace, bound to one backend', () => {
   const { tools, backend, baseUrl, report } = importOf({
     '/pets': { get: { operationId: 'listPets', ...ok }, post: ok },
   })
@@ -32,7 +32,7 @@ test('each operation is a tool of the namespace, through one backend', () => {
   assert.deepEqual([report.imported, report.leftOut, report.warnings], [2, [], []])
 })
 
-test('a name has only the letters that a tool name may have', () => {
+test('a tool name has only allowed characters', () => {
   const named = (operationId: string) => toolOf('get', { operationId }).name
   assert.equal(named('repos/list-for user'), 'repos_list-for_user')
   assert.equal(named('..a..b'), 'a.b')
@@ -41,7 +41,7 @@ test('a name has only the letters that a tool name may have', () => {
   assert.equal(toolOf('get', {}, {}, '/a/{b}/c').name, 'get_a_b_c')
 })
 
-test('operations that come to one name all get a suffix of their own, whatever their order', () => {
+test('operations with the same tool name each get a suffix that does not depend on their order', () => {
   const first = { '/a': { get: { operationId: 'Same', ...ok } } }
   const second = { '/b': { get: { operationId: 'same', ...ok } } }
   const one = importOf({ ...first, ...second })
@@ -52,7 +52,7 @@ test('operations that come to one name all get a suffix of their own, whatever t
   assert.equal(one.report.warnings.length, 2)
 })
 
-test('summary, description, tags and deprecation are taken over', () => {
+test('summary, description, tags and deprecation are imported', () => {
   const tool = toolOf('get', {
     summary: 'Lists',
     description: `Lists everything. ${'x'.repeat(3_000)}`,
@@ -68,7 +68,7 @@ test('summary, description, tags and deprecation are taken over', () => {
   assert.equal(toolOf('get', {}).description, 'GET /x')
 })
 
-test('effects come from the method unless the host says otherwise, and the last rule that fits counts', () => {
+test('the effect follows from the method unless `effects` sets it, and the last matching rule takes precedence', () => {
   const paths = { '/a': { get: ok, put: ok, delete: ok, patch: ok, head: ok, options: ok } }
   const effects = (options: object) =>
     Object.fromEntries(importOf(paths, {}, options).tools.map(({ name, effect }) => [name, effect]))
@@ -78,7 +78,7 @@ test('effects come from the method unless the host says otherwise, and the last 
   assert.deepEqual(effects({ effects: own }), { ...usual, put_a: 'repeatable', patch_a: 'reconcilable' })
 })
 
-test('tags and patterns choose operations, and what was not chosen is counted', () => {
+test('tags and patterns select operations, and the others are counted', () => {
   const paths = { '/a': { get: { tags: ['Big Cats'], ...ok }, put: { tags: ['dogs'], ...ok }, post: ok } }
   const chosen = (options: object) => {
     const { tools, report } = importOf(paths, {}, options)
@@ -90,7 +90,7 @@ test('tags and patterns choose operations, and what was not chosen is counted', 
   assert.deepEqual(chosen({ operations: ['*'], tags: ['dogs'] }), ['put_a', 2])
 })
 
-test('a version that is no semantic version is 1.0.0, and a pre-release is its stable version', () => {
+test('an invalid semantic version becomes 1.0.0, and a pre-release becomes its stable version', () => {
   const versionOf = (version: unknown, options = {}) =>
     importOf({ '/a': { get: ok } }, { info: { version } }, options).tools[0]?.version
   assert.equal(versionOf('2024-01-01'), '1.0.0')
@@ -119,7 +119,7 @@ test('an example is kept when it has every required argument and fits the schema
   assert.deepEqual(toolOf('post', { parameters, requestBody }).examples, [{ title: 'Good', args: { q: 'x', a: 1 } }])
 })
 
-test('an example is completed with values that the schema names, or left out with a warning', () => {
+test('an example is completed with values from the schema, or left out with a warning', () => {
   const made = (...schemas: readonly object[]) => {
     const parameters = [
       { name: 'a', in: 'query', example: 1, schema: { type: 'integer' } },
@@ -142,7 +142,7 @@ test('an example is completed with values that the schema names, or left out wit
   assert.deepEqual(none.report.warnings, [])
 })
 
-test('which of several servers is used, and which defaults of its variables, is in the report', () => {
+test('the report names the selected server and the defaults of its variables', () => {
   const paths = { '/a': { get: ok } }
   const variables = { region: { default: 'eu' }, unused: { default: 'x' } }
   const servers = [{ url: '{scheme}://x.example' }, { url: 'https://{region}.api.example/', variables }, { url: '/b' }]
@@ -159,7 +159,7 @@ for (const [document, reason] of [
   [{ swagger: '2.0', paths: {} }, 'Swagger 2.0 document; only OpenAPI 3.0 and 3.1'],
   [{ openapi: '3.2.0', paths: {} }, '"3.2.0"'],
   [{ openapi: '3.10.0' }, '"3.10.0"'],
-  [{}, 'says nothing of its version'],
+  [{}, '"openapi" is missing'],
   ['openapi: 3.0.0', 'must be an object'],
   [[], 'must be an object'],
   [undefined, 'cannot be read'],
@@ -170,7 +170,7 @@ for (const [document, reason] of [
   })
 }
 
-test('wrong options are refused with every path', () => {
+test('invalid options are refused with every failing path', () => {
   const options = {
     name: 'a b',
     baseUrl: 'ftp://x',

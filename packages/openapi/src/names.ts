@@ -5,9 +5,9 @@ const maxName = 128
 const maxArgument = 64
 
 /**
- * A tool name for each operation: its operationId in the letters that a name may have, or its method and path.
- * Where several come to the same name, all of them get a suffix made of method and path, so that what a name means does
- * not hang on the order of the document. Names that differ only in case count as the same, as they do in a catalog.
+ * A tool name for each operation: its operationId in allowed characters, or its method and path. Operations with the
+ * same name all get a suffix made of method and path, so that a name does not depend on the order of the document.
+ * Names that differ only in case are the same, as in a catalog.
  */
 export function nameOperations(operations: readonly Operation[], report: Report): ReadonlyMap<Operation, string> {
   const wanted = Map.groupBy(operations, (operation) => plainName(operation).toLowerCase())
@@ -34,7 +34,7 @@ function plainName(operation: Operation): string {
     : toolName(`${operation.method.toLowerCase()}_${operation.template.replaceAll(/[{}]/g, '')}`)
 }
 
-/** Only what a name may have: letters, digits, `_`, `-` and single dots, beginning with a letter, a digit or `_`. */
+/** Replaces other characters: a name has letters, digits, `_`, `-` and single dots, and does not start with `.` or `-`. */
 function toolName(text: string): string {
   return text
     .slice(0, 200)
@@ -50,7 +50,7 @@ function digest({ method, template }: Operation): string {
   return sha256(`${method} ${template}`).slice(0, 6)
 }
 
-/** A tag in the one spelling and the letters that a catalog has for it; empty when nothing is left. */
+/** A tag, normalized as in a catalog; empty when no character is allowed. */
 export function tagName(text: string): string {
   return text
     .slice(0, 200)
@@ -61,8 +61,8 @@ export function tagName(text: string): string {
 }
 
 /**
- * The name of an argument for a name on the wire: in the letters that every model's API takes, and with no `_` at its end,
- * which also keeps `__proto__` out.
+ * The argument name of a parameter: in characters that every model API accepts, and without a trailing `_`, which also
+ * excludes `__proto__`.
  */
 export function argumentName(wire: string): string {
   const name = wire
@@ -73,7 +73,7 @@ export function argumentName(wire: string): string {
   return name === '' ? 'argument' : name
 }
 
-/** Gives the first of `name`, `name_2`, `name_3` that is not taken; remembers how far it came, as there may be many. */
+/** Returns the first free name of `name`, `name_2`, `name_3`; keeps the last number, because there may be many. */
 export function createNamer(taken: { has(name: string): boolean }): (name: string) => string {
   const counts = new Map<string, number>()
   return (name) => {

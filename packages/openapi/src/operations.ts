@@ -1,9 +1,10 @@
 import type { JsonObject } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { quote } from '@gantry/core/internal/ids/quote'
 import type { OpenapiReport, OpenapiSecret, OpenapiWarning } from './options.ts'
-import { attempt, clip, follow, isRecord, member, type Part, parts, refused, type Source } from './source.ts'
+import { attempt, clip, follow, member, type Part, parts, refused, type Source } from './source.ts'
 
-/** One operation of a document, with what its path says for all of its operations. */
+/** One operation of a document, with the common parts of its path item. */
 export interface Operation {
   /** In capitals. */
   readonly method: string
@@ -13,7 +14,7 @@ export interface Operation {
   readonly value: JsonObject
   /** JSON Pointer to it. */
   readonly path: string
-  /** Lists of parameters; what stands in a later one replaces the same in an earlier one. */
+  /** Lists of parameters; a parameter of a later list replaces the same one of an earlier list. */
   readonly parameters: readonly (Part | undefined)[]
   /** Its own servers, or those of its path; an empty list is none. */
   readonly servers: Part | undefined
@@ -21,7 +22,7 @@ export interface Operation {
 
 const methods: ReadonlySet<string> = new Set(['get', 'put', 'post', 'delete', 'options', 'head', 'patch', 'trace'])
 
-/** Every operation in the order of the document; those that cannot be read are left out, with the reason. */
+/** Every operation in document order; invalid operations are left out with the reason. */
 export function listOperations(source: Source, most: number, report: Report): readonly Operation[] {
   const root: Part = { value: source.root, path: '' }
   const found: Operation[] = []
@@ -38,12 +39,12 @@ export function listOperations(source: Source, most: number, report: Report): re
   return found
 }
 
-/** A path item; what stands beside its reference counts more than what the reference leads to. */
+/** A path item; members next to its reference take precedence over the referenced item. */
 function pathItem(source: Source, part: Part): Part<JsonObject> {
   const { value, path } = follow(source, part)
-  if (path === part.path || !isRecord(part.value)) return { value, path }
-  const { $ref, ...beside } = part.value
-  return { value: { ...value, ...beside }, path }
+  if (path === part.path || !isObject(part.value)) return { value, path }
+  const { $ref, ...siblings } = part.value
+  return { value: { ...value, ...siblings }, path }
 }
 
 function operationsOf(template: string, item: Part<JsonObject>, report: Report): Operation[] {
@@ -52,29 +53,29 @@ function operationsOf(template: string, item: Part<JsonObject>, report: Report):
     const method = key.toUpperCase()
     const label = operationLabel(method, template)
     const own = { value, path }
-    if (!isRecord(value)) report.leaveOut(label, 'it is not an object')
-    if (!isRecord(value)) return []
+    if (!isObject(value)) report.leaveOut(label, 'it is not an object')
+    if (!isObject(value)) return []
     const parameters = [member(item, 'parameters'), member(own, 'parameters')]
     const servers = [member(own, 'servers'), member(item, 'servers')].find((list) => parts(list).length > 0)
     return [{ method, template, label, value, path, parameters, servers }]
   })
 }
 
-/** Callbacks and links are about other requests than the one a tool makes. */
+/** Callbacks and links describe other requests than that of the tool. */
 function countOthers({ callbacks, responses }: JsonObject, { notImported }: Report): void {
-  if (isRecord(callbacks)) notImported.callbacks += Object.keys(callbacks).length
-  if (!isRecord(responses)) return
+  if (isObject(callbacks)) notImported.callbacks += Object.keys(callbacks).length
+  if (!isObject(responses)) return
   for (const response of Object.values(responses)) {
-    if (isRecord(response) && isRecord(response.links)) notImported.links += Object.keys(response.links).length
+    if (isObject(response) && isObject(response.links)) notImported.links += Object.keys(response.links).length
   }
 }
 
-/** More warnings than anybody reads are counted only. */
+/** Warnings beyond this number are only counted. */
 const mostWarnings = 2_000
-/** Paths and reasons hold names of the document, which may be of any length. */
+/** Length limits, because paths and reasons contain names of the document. */
 const maxText = 500
 
-/** Collects what happens to the parts of a document; the same warning twice is one. */
+/** Collects the report of an import; a repeated warning is kept once. */
 export class Report {
   readonly leftOut: { operation: string; reason: string }[] = []
   readonly secrets = new Map<string, string>()
@@ -104,7 +105,7 @@ export class Report {
   }
 }
 
-/** `GET /pets`: how an operation is named to people, whatever its path holds. */
+/** `GET /pets`: the displayed name of an operation. */
 function operationLabel(method: string, path: string): string {
   return `${method} ${quote(path, 200).slice(1, -1)}`
 }

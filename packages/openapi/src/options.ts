@@ -1,14 +1,17 @@
-import { type EffectClass, type HttpAuth, type Issue, type Tool, ToolError } from '@gantry/contract'
+import type { EffectClass, HttpAuth, Issue, Tool } from '@gantry/contract'
+import { isObject, isText } from '@gantry/contract/internal/json'
 import { textList } from '@gantry/core/internal/ids/text-list'
 import { namespaceFault } from '@gantry/core/internal/ids/tool-id'
 import { type ToolMatcher, toolMatcher } from '@gantry/core/internal/ids/tool-pattern'
 import { parseVersion } from '@gantry/core/internal/ids/version'
-import { unknownKeys } from '@gantry/core/internal/search/near'
+import { type Check, mapOf, part, ruled, whole } from '@gantry/core/internal/options/option'
+import { optionsCheck, refusal, refuse } from '@gantry/core/internal/options/options'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { tagName } from './names.ts'
 import type { Operation } from './operations.ts'
-import { isRecord, type Source } from './source.ts'
+import type { Source } from './source.ts'
 
-/** What to take from a document, and under which names. */
+/** Which operations to import, and under which names. */
 export interface OpenapiOptions {
   /** Namespace of the tools, and name of the backend that they go through. */
   readonly name: string
@@ -22,7 +25,7 @@ export interface OpenapiOptions {
   readonly tags?: readonly string[]
   /** Only operations whose tool name is one of these; `*` at the end stands for any rest. */
   readonly operations?: readonly string[]
-  /** Version of the tools; by default that of the document, or 1.0.0 when it is no semantic version. */
+  /** Version of the tools; by default that of the document, or 1.0.0 when that is not a semantic version. */
   readonly version?: string
   /** Effect classes by method in capitals, or by name as in `operations`; of several that fit, the last counts. */
   readonly effects?: { readonly [methodOrName: string]: EffectClass }
@@ -30,7 +33,7 @@ export interface OpenapiOptions {
   readonly maxOperations?: number
 }
 
-/** The one backend that all tools of a document share, as the options of an HTTP backend. */
+/** The options of the HTTP backend that all tools of a document share. */
 export interface OpenapiBackend {
   readonly kind: 'http'
   readonly name: string
@@ -39,7 +42,7 @@ export interface OpenapiBackend {
   readonly auth?: HttpAuth | readonly HttpAuth[]
 }
 
-/** Something that was changed or ignored on the way. */
+/** A change or omission during the import. */
 export interface OpenapiWarning {
   /** `GET /pets`, when it is about one operation. */
   readonly operation?: string
@@ -48,10 +51,10 @@ export interface OpenapiWarning {
   readonly message: string
 }
 
-/** A secret that calls will ask for. */
+/** A secret that calls need. */
 export interface OpenapiSecret {
   readonly name: string
-  /** What it is, in words. */
+  /** Its description. */
   readonly what: string
 }
 
@@ -74,47 +77,61 @@ export interface OpenapiImport {
   readonly report: OpenapiReport
 }
 
-/** The options, checked and ready to be asked. */
+/** Validated options. */
 export interface Choices {
   readonly version: string
   readonly maxOperations: number
-  /** Whether an operation is wanted, by its name and its tags. */
+  /** Whether an operation is selected, by its name and its tags. */
   wants(name: string, tags: readonly string[]): boolean
   effectOf(operation: Operation, name: string): EffectClass
 }
 
-const known = ['name', 'baseUrl', 'origins', 'location', 'tags', 'operations', 'version', 'effects', 'maxOperations']
 const effectClasses: readonly string[] = ['read', 'keyed', 'reconcilable', 'once', 'repeatable'] satisfies EffectClass[]
 const reads: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 const method = /^(?:GET|PUT|POST|DELETE|OPTIONS|HEAD|PATCH)$/
 
+/** A list of words that is not empty; `fault` gives what is wrong with one of them. */
+function wordList(fault: (word: string) => string | undefined = () => undefined): Check {
+  const issues = (value: unknown, path: string): readonly Issue[] => {
+    const found: Issue[] = []
+    for (const [index, word] of textList(value, path, found).entries()) {
+      const message = fault(word)
+      if (message !== undefined) found.push({ path: `${path}/${index}`, message })
+    }
+    return found
+  }
+  return { fits: (value) => issues(value, '').length === 0, issues }
+}
+
+const importOptions = optionsCheck<OpenapiOptions>({
+  members: {
+    name: ruled(namespaceFault),
+    baseUrl: ruled((url) => urlFault(url, false)),
+    origins: wordList(originFault),
+    location: ruled((url) => urlFault(url, true)),
+    tags: wordList(),
+    operations: wordList(),
+    version: ruled((text) =>
+      parseVersion(text) === undefined ? 'must be a semantic version such as `1.0.0`' : undefined,
+    ),
+    effects: mapOf(
+      part((value) => isText(value) && effectClasses.includes(value), `one of ${effectClasses.join(', ')}`),
+    ),
+    maxOperations: whole(1),
+  },
+  required: ['name'],
+})
+
 /** Checks the options once; throws CONFIG_INVALID with every path that is wrong. */
 export function readChoices(options: OpenapiOptions, source: Source): Choices {
-  const issues: Issue[] = []
-  if (!isRecord(options)) throw new ToolError('CONFIG_INVALID', 'importOpenapi takes an object of options.')
+  const issues: Issue[] = [...importOptions.issues(options, '')]
+  if (!isObject(options)) throw refusal('options of importOpenapi', issues)
   const { name, tags, operations, effects = {}, maxOperations = 10_000 } = options
-  issues.push(...unknownKeys(options, known, '', 'is not an option of importOpenapi'))
-  const fault = typeof name === 'string' ? namespaceFault(name) : 'must be a string'
-  if (fault !== undefined) issues.push({ path: '/name', message: fault })
-  for (const key of ['baseUrl', 'location'] as const) {
-    const wrong = urlFault(options[key], key === 'location')
-    if (wrong !== undefined) issues.push({ path: `/${key}`, message: wrong })
-  }
-  for (const origin of options.origins === undefined ? [] : textList(options.origins, '/origins', issues)) {
-    if (URL.parse(origin)?.origin === origin && /^https?:/.test(origin)) continue
-    issues.push({
-      path: '/origins',
-      message: 'must be origins of http or https URLs, such as https://uploads.example.com',
-    })
-  }
-  if (!Number.isSafeInteger(maxOperations) || maxOperations < 1) {
-    issues.push({ path: '/maxOperations', message: 'must be a whole number above 0' })
-  }
-  const wanted = tags === undefined ? undefined : new Set(textList(tags, '/tags', issues).map(tagName))
+  const wanted = tags === undefined ? undefined : new Set(textList(tags, '/tags', []).map(tagName))
   const named = operations === undefined ? undefined : matcher(operations, name, '/operations', issues)
-  const rules = effectRules(effects, name, issues)
-  const version = versionOf(options.version, source, issues)
-  refuse(issues)
+  const rules = isObject(effects) ? effectRules(effects, name, issues) : []
+  const version = options.version ?? versionOf(source)
+  refuse('options of importOpenapi', issues)
   return {
     version,
     maxOperations,
@@ -128,18 +145,12 @@ export function readChoices(options: OpenapiOptions, source: Source): Choices {
   }
 }
 
-function refuse(issues: readonly Issue[]): void {
-  if (issues.length === 0) return
-  const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
-  throw new ToolError('CONFIG_INVALID', `importOpenapi was given wrong options: ${text}.`, { details: { issues } })
-}
-
 /** Patterns of names, each without the namespace, which is always the same here. */
 function matcher(patterns: unknown, namespace: string, path: string, issues: Issue[]): ToolMatcher {
-  const whole = textList(patterns, path, issues).map((text) =>
+  const full = textList(patterns, path, []).map((text) =>
     text.includes(':') || text === '*' ? text : `${namespace}:${text}`,
   )
-  return whole.length === 0 ? () => false : toolMatcher(whole, path, issues)
+  return full.length === 0 ? () => false : toolMatcher(full, path, issues)
 }
 
 interface EffectRule {
@@ -147,31 +158,32 @@ interface EffectRule {
   fits(method: string, tool: Parameters<ToolMatcher>[0]): boolean
 }
 
-function effectRules(effects: object, name: string, issues: Issue[]): readonly EffectRule[] {
+function effectRules(
+  effects: NonNullable<OpenapiOptions['effects']>,
+  name: string,
+  issues: Issue[],
+): readonly EffectRule[] {
   return Object.entries(effects).map(([key, effect]) => {
-    const path = `/effects/${key.slice(0, 64)}`
-    if (!effectClasses.includes(effect)) issues.push({ path, message: `must be one of ${effectClasses.join(', ')}` })
     if (method.test(key)) return { effect, fits: (used) => used === key }
-    const matches = matcher([key], name, path, issues)
+    const matches = matcher([key], name, `/effects/${escapeSegment(key.slice(0, 64))}`, issues)
     return { effect, fits: (_method, tool) => matches(tool) }
   })
 }
 
-function urlFault(value: unknown, isLocation: boolean): string | undefined {
-  if (value === undefined) return undefined
-  const url = typeof value === 'string' ? URL.parse(value) : null
+function urlFault(value: string, isLocation: boolean): string | undefined {
+  const url = URL.parse(value)
   if (url === null || !/^https?:$/.test(url.protocol)) return 'must be an http or https URL'
   if (url.username !== '' || url.password !== '') return 'must hold no credentials'
-  return !isLocation && /[?#]/.test(String(value)) ? 'must end with its path' : undefined
+  return !isLocation && /[?#]/.test(value) ? 'must end with its path' : undefined
 }
 
-/** Stable, because an id without a version never means a pre-release. */
-function versionOf(given: unknown, { root }: Source, issues: Issue[]): string {
-  if (given !== undefined) {
-    const good = typeof given === 'string' && parseVersion(given) !== undefined
-    if (!good) issues.push({ path: '/version', message: 'must be a semantic version such as `1.0.0`' })
-    return String(given)
-  }
-  const own = isRecord(root.info) && typeof root.info.version === 'string' ? parseVersion(root.info.version) : undefined
+function originFault(origin: string): string | undefined {
+  if (URL.parse(origin)?.origin === origin && /^https?:/.test(origin)) return undefined
+  return 'must be the origin of an http or https URL, such as https://uploads.example.com'
+}
+
+/** The version of the document without its pre-release, because an id without a version never means a pre-release. */
+function versionOf({ root }: Source): string {
+  const own = isObject(root.info) && typeof root.info.version === 'string' ? parseVersion(root.info.version) : undefined
   return own === undefined ? '1.0.0' : `${own.major}.${own.minor}.${own.patch}`
 }

@@ -4,7 +4,7 @@ import { bindingOf, importOf, toolOf } from './openapi.fixture.ts'
 
 const text = { schema: { type: 'string' } }
 
-test('parameters of every place keep style, explode and name', () => {
+test('parameters of every location keep style, explode and name', () => {
   const parameters = [
     { name: 'id', in: 'path', required: true, style: 'matrix', explode: true, ...text },
     { name: 'q', in: 'query', style: 'form', explode: true, ...text },
@@ -47,7 +47,7 @@ test('parameters of every place keep style, explode and name', () => {
   })
 })
 
-test('parameters of the path are joined with those of the operation, which count more', () => {
+test('parameters of the path item are merged with those of the operation, which take precedence', () => {
   const shared = [{ name: 'a', in: 'query', ...text }, { $ref: '#/components/parameters/B' }]
   const own = [{ name: 'a', in: 'query', required: true, schema: { type: 'integer' } }]
   const components = { parameters: { B: { name: 'b', in: 'query', description: 'Bees.', ...text } } }
@@ -60,7 +60,7 @@ test('parameters of the path are joined with those of the operation, which count
   })
 })
 
-test('one name in several places gets the place before it, and the wire keeps the name', () => {
+test('a name in several locations is prefixed with its location, and the request keeps the name', () => {
   const parameters = [
     { name: 'id', in: 'path', required: true, ...text },
     { name: 'id', in: 'query', ...text },
@@ -82,7 +82,7 @@ test('one name in several places gets the place before it, and the wire keeps th
   assert.deepEqual(binding.body, { type: 'json' })
 })
 
-test('headers that are not for a parameter to set are ignored, with a note', () => {
+test('header parameters that the backend sets are ignored with a warning', () => {
   const parameters = ['Accept', 'content-type', 'Authorization', 'Host'].map((name) => ({
     name,
     in: 'header',
@@ -93,7 +93,7 @@ test('headers that are not for a parameter to set are ignored, with a note', () 
   assert.equal(report.warnings.length, 4)
 })
 
-test('a header that says who sends or how the message is read never becomes an argument', () => {
+test('a header that identifies the sender or frames the message never becomes an argument', () => {
   const names = ['Cookie', 'X-Forwarded-For', 'Forwarded', 'X-HTTP-Method-Override', 'X-Original-URL', 'X-Rewrite-URL']
   const others = ['Content-Encoding', 'Proxy-Authorization', 'Proxy-X', 'Transfer-Encoding', 'a b', ':path', 'a\r\nb']
   for (const name of [...names, ...others]) {
@@ -109,7 +109,7 @@ test('a header that says who sends or how the message is read never becomes an a
   }
 })
 
-test('a required header that the backend writes itself costs no operation', () => {
+test('an operation is imported although it requires a header that the backend writes', () => {
   const names = ['Authorization', 'Content-Type', 'Host', 'Content-Length', 'Idempotency-Key']
   const parameters = [...names, 'X-Trace'].map((name) => ({ name, in: 'header', required: true, ...text }))
   const { tools, report } = importOf({ '/x': { post: { parameters } } })
@@ -117,7 +117,7 @@ test('a required header that the backend writes itself costs no operation', () =
   assert.deepEqual([report.warnings.length, report.leftOut.length], [names.length, 0])
 })
 
-test('a name in the path without a parameter is text, and a path parameter that is not in the path is ignored', () => {
+test('a path placeholder without a parameter is a string, and a path parameter without a placeholder is ignored', () => {
   const { tools, report } = importOf({ '/x/{id}': { get: { parameters: [{ name: 'other', in: 'path', ...text }] } } })
   assert.deepEqual(tools[0]?.inputSchema, {
     type: 'object',
@@ -128,7 +128,7 @@ test('a name in the path without a parameter is text, and a path parameter that 
   assert.equal(report.warnings.length, 2)
 })
 
-test('a style that its place does not have gives way to the usual one, with a warning', () => {
+test('a style that is invalid for its location is replaced by the default, with a warning', () => {
   const { tools, report } = importOf({
     '/x': { get: { parameters: [{ name: 'q', in: 'query', style: 'matrix', ...text }] } },
   })
@@ -136,13 +136,13 @@ test('a style that its place does not have gives way to the usual one, with a wa
   assert.match(report.warnings[0]?.message ?? '', /not a style for the query/)
 })
 
-test('a query behind the path is sent with every call', () => {
+test('a query string in the path is sent with every call', () => {
   const binding = bindingOf(toolOf('get', {}, {}, '/x?beta=true&a=b%20c'))
   assert.deepEqual([binding.path, binding.query], ['/x', { beta: 'true', a: 'b c' }])
 })
 
 for (const path of ['/x#y', '/x/{id', '/x/../y', '/x?q={q}', '/x y']) {
-  test(`the path ${path} cannot be called, so its operation is left out`, () => {
+  test(`the operation of the invalid path ${path} is left out`, () => {
     const { tools, report } = importOf({ [path]: { get: {} } })
     assert.deepEqual([tools.length, report.leftOut.length], [0, 1])
   })

@@ -1,17 +1,16 @@
 import type { HttpAuth, HttpParameter, Json, JsonObject, JsonSchema, ParameterStyle } from '@gantry/contract'
-import { isFramingHeader, isHeaderName, isSensitiveHeader } from '@gantry/core/internal/ids/header-names'
-import { firstExample } from './examples.ts'
-import { isJsonType } from './media.ts'
+import { isFramingHeader, isHeaderName, isSensitiveHeader } from '@gantry/core/internal/egress/headers'
+import { firstExample, isJsonType } from './media.ts'
 import { argumentName, createNamer } from './names.ts'
 import type { Operation, Report } from './operations.ts'
 import { clip, follow, member, type Part, parts, type Source, textOf, Unusable } from './source.ts'
 
-/** What reading the parts of one operation needs. */
+/** The context in which the parts of one operation are read. */
 export interface Reading {
   readonly source: Source
   readonly operation: Operation
   readonly report: Report
-  /** What the backend sends to prove who calls. */
+  /** The credentials that the backend sends. */
   readonly auth: readonly HttpAuth[]
   /** Translates a schema of the document into the tool's input. */
   readonly translate: (schema: Json, path: string) => JsonSchema
@@ -28,8 +27,14 @@ const styles: { readonly [place in Where]: readonly ParameterStyle[] } = {
 }
 /** Headers that OpenAPI takes out of parameters, and others that the backend writes anyway. */
 const writtenHeaders: ReadonlySet<string> = new Set([
-  ...['accept', 'accept-encoding', 'content-type', 'authorization'],
-  ...['host', 'content-length', 'connection', 'idempotency-key'],
+  'accept',
+  'accept-encoding',
+  'content-type',
+  'authorization',
+  'host',
+  'content-length',
+  'connection',
+  'idempotency-key',
 ])
 const maxNote = 1_000
 const mostParameters = 1_000
@@ -50,7 +55,7 @@ export function readParameters(reading: Reading): readonly Argument[] {
   for (const wire of inPath) {
     report.warn(
       operation.path,
-      `the path names {${clip(wire, 60)}}, which is no parameter; taken as text`,
+      `the path names {${clip(wire, 60)}}, which is not a parameter; a string is assumed`,
       operation.label,
     )
     found.push({ wire, schema: { type: 'string' }, required: true, place: { in: 'path', name: wire } })
@@ -70,13 +75,17 @@ function merged({ source, operation }: Reading): readonly Part<JsonObject>[] {
   return [...found.values()]
 }
 
+function isParameterLocation(value: unknown): value is Where {
+  return typeof value === 'string' && Object.hasOwn(styles, value)
+}
+
 function readParameter(reading: Reading, part: Part<JsonObject>, inPath: ReadonlySet<string>): Argument | undefined {
   const { name, in: where, required } = part.value
-  const ignore = (why: string): undefined => reading.report.warn(part.path, `${why}; it is ignored`) as undefined
-  if (typeof name !== 'string' || name === '' || typeof where !== 'string' || !Object.hasOwn(styles, where)) {
+  const ignore = (why: string): undefined => void reading.report.warn(part.path, `${why}; it is ignored`)
+  if (typeof name !== 'string' || name === '' || !isParameterLocation(where)) {
     throw new Unusable(`the parameter at ${part.path} has no name or no known place`)
   }
-  const place = where as Where
+  const place = where
   if (reading.auth.some((one) => proves(one, place, name))) {
     return ignore(`the ${place} parameter ${clip(name, 60)} is what proves who calls, which the backend sends`)
   }
@@ -161,8 +170,8 @@ export interface Argument {
 }
 
 /**
- * Names for arguments. Parts of the body keep theirs; a parameter keeps its own in letters that every model takes, and is
- * prefixed with its place (`query_id`) where that name stands in the body or in another place too.
+ * Names for arguments. Parts of the body keep theirs; a parameter keeps its own in characters that every model takes, and is
+ * prefixed with its place (`query_id`) where that name is in the body or in another place too.
  */
 export function nameArguments(
   body: readonly Argument[],

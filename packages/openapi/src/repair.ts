@@ -1,4 +1,5 @@
 import { type Issue, type JsonSchema, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { checkSchema } from '@gantry/json-schema'
 import { unescapeSegment } from '@gantry/json-schema/internal/pointer'
 import type { SchemaDraft } from './schema-builder.ts'
@@ -69,7 +70,7 @@ function drop(schema: JsonSchema, path: readonly string[], keyword: string | und
   const target = inList ? path.slice(0, at + 1) : path
   const owner = valueAt(schema, target.slice(0, -1))
   const key = target.at(-1)
-  if (key === undefined || typeof owner !== 'object' || owner === null || Array.isArray(owner)) return false
+  if (key === undefined || !isObject(owner)) return false
   return Object.hasOwn(owner, key) && Reflect.deleteProperty(owner, key)
 }
 
@@ -77,7 +78,7 @@ function valueAt(schema: JsonSchema, path: readonly string[]): unknown {
   let value: unknown = schema
   for (const key of path) {
     if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return undefined
-    value = (value as { [key: string]: unknown })[key]
+    value = Reflect.get(value, key)
   }
   return value
 }

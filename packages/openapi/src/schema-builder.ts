@@ -8,7 +8,7 @@ import { createHidden, type Direction, translateSchema } from './translate.ts'
 
 /** A schema of the document: a part of what a tool takes or gives, or what a reference leads to. */
 export interface SchemaDraft {
-  /** Where it stands in the document. */
+  /** Its location in the document. */
   readonly path: string
   /** Names in `$defs` that it uses. */
   readonly refs: Set<string>
@@ -30,7 +30,7 @@ const most: { readonly [Name in Direction]: Size } = {
   input: { bytes: 262_144, nodes: 15_000, depth: 60 },
   output: { bytes: 32_768, nodes: 15_000, depth: 60 },
 }
-/** What tools do not share takes several times the memory of its text. */
+/** A part that tools do not share takes several times the memory of its text. */
 const builtAnew = 4
 const leftOffBytes = 100
 const leftOff: JsonSchema = { description: 'Not described, because the whole schema would be too large.' }

@@ -48,7 +48,7 @@ test('each kind of scheme becomes references to secrets, which the report names'
   }
 })
 
-test('what the whole document asks for is the backend’s, and an operation says only what differs', () => {
+test('security of the document belongs to the backend, and a binding holds only what differs', () => {
   const general = [{ bearer: [] }]
   const bearer = { type: 'bearer', token: 'secret:api_bearer' }
   assert.deepEqual(authOf(undefined, general).backend.auth, bearer)
@@ -59,7 +59,7 @@ test('what the whole document asks for is the backend’s, and an operation says
   assert.deepEqual(authOf([{ key: [] }], general).auth, { type: 'header', name: 'X-Key', value: 'secret:api_key' })
 })
 
-test('schemes that are asked for together are a list; of alternatives the first that can be done is used', () => {
+test('schemes required together become a list; the first supported alternative is used', () => {
   const together = authOf([{ key: [], bearer: [] }])
   assert.deepEqual(together.auth, [
     { type: 'header', name: 'X-Key', value: 'secret:api_key' },
@@ -105,7 +105,7 @@ test('the base URL is the first http server, with its variables at their default
   )
 })
 
-test('a document without a usable server asks for the base URL', () => {
+test('a document without a usable server is refused with a request for the base URL', () => {
   for (const servers of [
     undefined,
     [],
@@ -121,7 +121,7 @@ test('a document without a usable server asks for the base URL', () => {
   }
 })
 
-test('an operation with a server of its own is a tool when that is at the origin of the base URL, and left out otherwise', () => {
+test('an operation with its own server is imported when that server has the origin of the base URL, and left out otherwise', () => {
   const server = (url: string) => ({ get: {}, servers: [{ url }] })
   const paths = {
     '/same': server('https://api.example.com/v1/'),

@@ -1,12 +1,13 @@
 import type { HttpAuth, JsonObject } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { Operation, Report } from './operations.ts'
-import { attempt, clip, follow, isRecord, member, type Part, parts, type Source, Unusable } from './source.ts'
+import { attempt, clip, follow, member, type Part, parts, type Source, Unusable } from './source.ts'
 
-/** How the operations of a document prove who calls. */
+/** The credentials of the operations of a document. */
 export interface Security {
-  /** What the backend sends unless a tool says otherwise. */
+  /** The default credentials of the backend. */
   readonly usual: readonly HttpAuth[]
-  /** What one operation sends instead; undefined when it is the usual. Throws Unusable. */
+  /** The credentials of one operation; undefined when they are the default. Throws Unusable. */
   of(operation: Operation): readonly HttpAuth[] | undefined
 }
 
@@ -32,7 +33,7 @@ export function readSecurity(source: Source, name: string, report: Report): Secu
   }
 }
 
-/** The first of the alternatives that can be done, in the order of the document; one that asks for nothing always can. */
+/** The first supported alternative in document order; an empty requirement is always supported. */
 function choice(
   source: Source,
   schemes: Part | undefined,
@@ -40,7 +41,7 @@ function choice(
   requirements: Part,
   report: Report,
 ): readonly HttpAuth[] {
-  const alternatives = parts(requirements).map(({ value }) => (isRecord(value) ? Object.keys(value) : []))
+  const alternatives = parts(requirements).map(({ value }) => (isObject(value) ? Object.keys(value) : []))
   if (alternatives.length === 0) return []
   const reasons: string[] = []
   for (const schemeNames of alternatives) {
@@ -54,14 +55,15 @@ function choice(
     for (const { secrets } of sent) for (const [secret, what] of secrets) report.secrets.set(secret, what)
     return sent.map(({ auth }) => auth)
   }
-  throw new Unusable(reasons[0] ?? 'there is no way to prove who calls')
+  throw new Unusable(reasons[0] ?? 'no security requirement is supported')
 }
 
 /** A request has one Authorization header: of several schemes that write it, the first suffices. */
 function withoutDoubles(all: readonly Credential[], names: readonly string[], report: Report): readonly Credential[] {
   const writers = all.filter(writesAuthorization)
   if (writers.length < 2) return all
-  const words = clip(names.join(' with '), 200)
+  const written = names.filter((_, index) => writers.some((one) => one === all[index]))
+  const words = clip(written.join(' with '), 200)
   report.warn('/components/securitySchemes', `${words} all write the header Authorization; the first of them is sent`)
   return all.filter((one) => one === writers[0] || !writesAuthorization(one))
 }
@@ -74,7 +76,7 @@ function writesAuthorization({ auth }: Credential): boolean {
 function warnOfChoice(alternatives: readonly (readonly string[])[], used: readonly string[], report: Report): void {
   const words = (names: readonly string[]) => names.join(' with ') || 'nothing'
   const all = clip(alternatives.map(words).join(', or '), 200)
-  report.warn('/components/securitySchemes', `of the ways to prove who calls (${all}), ${words(used)} is used`)
+  report.warn('/components/securitySchemes', `of the security requirements (${all}), ${words(used)} is used`)
 }
 
 interface Credential {
@@ -110,7 +112,7 @@ function credential(source: Source, schemes: Part | undefined, name: string, sch
     case 'openIdConnect':
       return bearer('an OpenID Connect access token')
     default:
-      throw new Unusable(`the security scheme ${shown} is of a kind that is not supported (${clip(kindOf(value), 60)})`)
+      throw new Unusable(`the security scheme ${shown} is not supported (${clip(kindOf(value), 60)})`)
   }
 }
 

@@ -1,25 +1,26 @@
+import { isObject } from '@gantry/contract/internal/json'
 import { quote } from '@gantry/core/internal/ids/quote'
 import type { Operation, Report } from './operations.ts'
 import type { OpenapiOptions } from './options.ts'
-import { clip, isRecord, member, type Part, parts, refused, type Source, Unusable } from './source.ts'
+import { clip, member, type Part, parts, refused, type Source, Unusable } from './source.ts'
 
-/** Where the API of a document is. */
+/** The base URLs of a document. */
 export interface Servers {
   readonly baseUrl: string
   /** Where an operation is, below the base URL or at an allowed origin; throws Unusable when it is elsewhere. */
-  placeOf(operation: Operation): ServerPlace
-  /** The origins besides that of the base URL that operations were placed at. */
+  placeOf(operation: Operation): ServerLocation
+  /** The origins of operations, other than that of the base URL. */
   readonly usedOrigins: ReadonlySet<string>
 }
 
-export interface ServerPlace {
-  /** What stands between the base URL and the path of the operation. */
+export interface ServerLocation {
+  /** The path prefix between the base URL and the path of the operation. */
   readonly prefix: string
   /** Instead of the base URL of the document. */
   readonly baseUrl?: string
 }
 
-/** Reads the servers; throws INPUT_INVALID when no usable URL is named, with what to do. What was chosen is reported. */
+/** Reads the servers and reports the selected one; throws INPUT_INVALID with the remedy when none is usable. */
 export function readServers(
   { root }: Source,
   { baseUrl, location, origins = [] }: OpenapiOptions,
@@ -41,7 +42,8 @@ export function readServers(
     usedOrigins,
     placeOf({ servers }) {
       if (servers === undefined) return { prefix: '' }
-      const own = serverOf(servers, location)?.url
+      // A relative URL is relative to the document; without its location, to the base URL.
+      const own = (serverOf(servers, location) ?? serverOf(servers, base))?.url
       const home = declared?.url ?? base
       if (own === home) return { prefix: '' }
       if (own?.startsWith(`${home}/`)) return { prefix: own.slice(home.length) }
@@ -56,7 +58,7 @@ export function readServers(
   }
 }
 
-/** A document may mean another of its servers, or another region, than the one that comes first. */
+/** Reports the choice, because the user may need another server or region than the first one. */
 function warnOfChoice(all: readonly Part[], { url, path, defaults }: Server, report: Report): void {
   if (all.length > 1) report.warn('/servers', `of ${all.length} servers, ${clip(url, 200)} is used`)
   if (defaults.size === 0) return
@@ -74,7 +76,7 @@ interface Server {
 /** The first http or https URL of a list of servers, its variables replaced by their defaults, without a slash at its end. */
 function serverOf(servers: Part | undefined, location: string | undefined): Server | undefined {
   for (const { value, path } of parts(servers)) {
-    if (!isRecord(value) || typeof value.url !== 'string') continue
+    if (!isObject(value) || typeof value.url !== 'string') continue
     const defaults = new Map<string, string>()
     const text = substituted(value.url, value.variables, defaults)
     const url = /[{}]/.test(text) ? null : location === undefined ? URL.parse(text) : URL.parse(text, location)
@@ -88,8 +90,8 @@ function serverOf(servers: Part | undefined, location: string | undefined): Serv
 
 function substituted(url: string, variables: unknown, used: Map<string, string>): string {
   return url.replaceAll(/\{([^{}]+)\}/g, (whole, name: string) => {
-    const variable = isRecord(variables) && Object.hasOwn(variables, name) ? variables[name] : undefined
-    if (!isRecord(variable) || typeof variable.default !== 'string') return whole
+    const variable = isObject(variables) && Object.hasOwn(variables, name) ? variables[name] : undefined
+    if (!isObject(variable) || typeof variable.default !== 'string') return whole
     used.set(name, variable.default)
     return variable.default
   })
@@ -97,5 +99,5 @@ function substituted(url: string, variables: unknown, used: Map<string, string>)
 
 function firstUrl(servers: Part | undefined): string | undefined {
   const value = parts(servers)[0]?.value
-  return isRecord(value) && typeof value.url === 'string' ? value.url : undefined
+  return isObject(value) && typeof value.url === 'string' ? value.url : undefined
 }

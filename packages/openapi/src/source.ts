@@ -1,15 +1,15 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { isComposite, isObject } from '@gantry/contract/internal/json'
 import { quote } from '@gantry/core/internal/ids/quote'
-import { copyJson } from '@gantry/core/internal/json/copy'
-import { JsonError, type JsonLimits } from '@gantry/core/internal/json/limits'
+import { copyJson, JsonError, type JsonLimits } from '@gantry/core/internal/json/plain'
 import { escapeSegment, unescapeSegment } from '@gantry/json-schema/internal/pointer'
 
-/** Why an operation, or a part of it, cannot be taken over; thrown and caught inside `openapi/` only. */
+/** The reason why an operation, or a part of it, cannot be imported; thrown and caught inside `openapi/` only. */
 export class Unusable extends Error {
   override readonly name = 'Unusable'
 }
 
-/** What `work` gives, or the reason why there is nothing. */
+/** The value of `work`, or the reason of its Unusable. */
 export function attempt<T>(work: () => T): { readonly value: T } | { readonly reason: string } {
   try {
     return { value: work() }
@@ -21,21 +21,21 @@ export function attempt<T>(work: () => T): { readonly value: T } | { readonly re
 
 /** Most documents have less than 15 MB and half a million members; the largest published ones come near 128 MiB. */
 const limits: JsonLimits = { bytes: 128 * 1_048_576, depth: 200, nodes: 8_000_000 }
-/** References that lead from one to the next; more are taken for a circle. */
+/** The limit of chained references; longer chains count as circular. */
 const mostHops = 32
 
-/** A document that was copied and whose version is known. */
+/** A copied document of a supported version. */
 export interface Source {
   readonly root: JsonObject
   readonly version: '3.0' | '3.1'
   /** `__proto__` keys that were left out. */
   readonly dropped: number
   /**
-   * Bytes that may be translated in each direction, counted as often as it happens, and half of those that may be read
-   * through references; several times the document, so that many operations cannot share something large for ever.
+   * The limit of translated bytes in each direction, counted for each use, and half the limit of bytes read through
+   * references. It is several times the size of the document, and bounds operations that share a large part.
    */
   readonly allowance: number
-  /** What was read through references so far, and how large each of that is. */
+  /** Bytes read through references so far, and the size of each referenced part. */
   readonly reads: { bytes: number; readonly sizes: WeakMap<object, Size> }
 }
 
@@ -45,17 +45,17 @@ export interface Part<T = Json> {
   readonly path: string
 }
 
-/** Copies a document, so that nothing in it can change or answer differently later; throws INPUT_INVALID. */
+/** Copies a document, so that getters cannot return other values later; throws INPUT_INVALID. */
 export function readSource(document: unknown): Source {
   const dropped = { count: 0 }
   const root = copied(document, dropped)
-  if (!isRecord(root)) throw refused('An OpenAPI document must be an object.', '')
+  if (!isObject(root)) throw refused('An OpenAPI document must be an object.', '')
   if (root.swagger !== undefined) {
     throw refused('This is a Swagger 2.0 document; only OpenAPI 3.0 and 3.1 are read. Convert it first.', '/swagger')
   }
   const version = typeof root.openapi === 'string' ? /^3\.[01](?=$|[.-])/.exec(root.openapi)?.[0] : undefined
   if (version === undefined) {
-    const found = root.openapi === undefined ? 'says nothing of its version' : `says ${quote(String(root.openapi))}`
+    const found = root.openapi === undefined ? 'is missing' : `is ${quote(String(root.openapi))}`
     throw refused(`Only OpenAPI 3.0 and 3.1 are read; "openapi" ${found}.`, '/openapi')
   }
   return {
@@ -76,21 +76,21 @@ function copied(document: unknown, dropped: { count: number }): Json {
   }
 }
 
-/** The error for a document that is no use at all. */
+/** The error of a document that is refused as a whole. */
 export function refused(message: string, path: string): ToolError {
   return new ToolError('INPUT_INVALID', message, { stage: 'define', details: { issues: [{ path, message }] } })
 }
 
-/** What a reference leads to inside the document, one step. */
+/** Resolves one reference inside the document. */
 export function lookUp({ root }: Source, reference: string): Part {
   const pointer = pointerOf(reference)
   let value: Json | undefined = root
   for (const segment of pointer.split('/').slice(1)) {
     const key = unescapeSegment(segment)
-    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) {
+    if (!isComposite(value) || !Object.hasOwn(value, key)) {
       throw new Unusable(`it refers to ${quote(reference)}, which is not in the document`)
     }
-    value = (value as JsonObject)[key]
+    value = Reflect.get(value, key)
   }
   return { value: value ?? null, path: pointer }
 }
@@ -106,11 +106,11 @@ function pointerOf(reference: string): string {
   }
 }
 
-/** The object itself, or what its `$ref` leads to at the end; a circle is refused. */
+/** The object, or the end of its chain of `$ref`; a circular chain is refused. */
 export function follow(source: Source, part: Part): Part<JsonObject> {
   let { value, path } = part
   for (let hop = 0; hop < mostHops; hop++) {
-    if (!isRecord(value)) throw new Unusable(`${path} is not an object`)
+    if (!isObject(value)) throw new Unusable(`${path} is not an object`)
     if (typeof value.$ref !== 'string') {
       if (hop > 0) countRead(source, value)
       return { value, path }
@@ -120,7 +120,7 @@ export function follow(source: Source, part: Part): Part<JsonObject> {
   throw new Unusable(`the references from ${part.path} lead in a circle`)
 }
 
-/** Why the rest is left when the allowance is used up. */
+/** The reason for operations beyond the limit. */
 export const tooOften = 'the document refers to large parts of itself too often'
 
 function countRead({ reads, allowance }: Source, value: JsonObject): void {
@@ -133,19 +133,15 @@ function countRead({ reads, allowance }: Source, value: JsonObject): void {
 /** A member of an object, with its path; undefined when there is none. */
 export function member(part: Part, key: string): Part | undefined {
   const { value, path } = part
-  if (!isRecord(value) || !Object.hasOwn(value, key)) return undefined
+  if (!isObject(value) || !Object.hasOwn(value, key)) return undefined
   return { value: value[key] ?? null, path: `${path}/${escapeSegment(key)}` }
 }
 
-/** The members of an object, or the elements of a list; nothing for all else. */
+/** The members of an object or the elements of a list; empty for other values. */
 export function parts(part: Part | undefined): readonly (Part & { readonly key: string })[] {
   if (typeof part?.value !== 'object' || part.value === null) return []
   const { value, path } = part
   return Object.entries(value).map(([key, item]) => ({ key, value: item, path: `${path}/${escapeSegment(key)}` }))
-}
-
-export function isRecord(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** A text, unless it is empty. */
@@ -158,7 +154,7 @@ export function clip(text: string, limit: number): string {
   return text.length <= limit ? text : `${text.slice(0, limit - 1).toWellFormed()}…`
 }
 
-/** How large a JSON value is: characters of its text, near enough; members; levels. */
+/** The size of a JSON value: approximate characters of its text, members, levels. */
 export interface Size {
   readonly bytes: number
   readonly nodes: number

@@ -1,4 +1,5 @@
 import type { Json, JsonObject, JsonSchema } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import {
   type Dialect,
@@ -11,24 +12,24 @@ import {
   type Written,
   withNull,
 } from './dialects.ts'
-import { attempt, clip, isRecord, lookUp, type Source, textOf, Unusable } from './source.ts'
+import { attempt, clip, lookUp, type Source, textOf, Unusable } from './source.ts'
 
 /** A tool's schema may nest 64 levels of JSON, of which each level of a schema takes up to two. */
 const maxLevel = 28
 const maxNote = 1_000
 const maxExample = 300
 
-/** What translating a schema needs to know. */
+/** The context of a translation. */
 interface Translation {
   readonly direction: Direction
   readonly hiddenIn: HiddenMembers
   readonly dialect: Dialect
-  /** The name in `$defs` for what a reference leads to; throws Unusable. */
+  /** The name in `$defs` of a referenced schema; throws Unusable. */
   readonly refer: (reference: string) => string
   readonly warn: (path: string, message: string) => void
 }
 
-/** Writes a schema of the document as 2020-12, with every reference as `#/$defs/name`; throws Unusable. */
+/** Translates a schema to 2020-12, with every reference as `#/$defs/name`; throws Unusable. */
 export function translateSchema(schema: Json, path: string, translation: Translation): JsonSchema {
   return translate(schema, path, 0, translation, nothing)
 }
@@ -43,7 +44,7 @@ function translate(
   inherited: ReadonlySet<string>,
 ): JsonSchema {
   if (typeof given === 'boolean') return given
-  if (!isRecord(given)) {
+  if (!isObject(given)) {
     translation.warn(path, 'is not a schema; anything is allowed here')
     return {}
   }
@@ -75,7 +76,7 @@ function translate(
 function inDialect(schema: JsonObject, path: string, translation: Translation): Translation {
   if (schema.$schema === undefined || translation.dialect === '3.0') return translation
   const dialect = dialectNamed(schema.$schema)
-  if (dialect === undefined) translation.warn(`${path}/$schema`, 'is a dialect that is not known; read as 2020-12')
+  if (dialect === undefined) translation.warn(`${path}/$schema`, 'is an unknown dialect; read as 2020-12')
   return { ...translation, dialect: dialect ?? '2020-12' }
 }
 
@@ -88,7 +89,7 @@ function translateKeyword(kind: KeywordKind, value: Json, path: string, child: C
   if (kind === 'list' && Array.isArray(value) && value.length > 0) {
     return value.map((item, index) => child(item, `${path}/${index}`))
   }
-  if (kind === 'map' && isRecord(value)) {
+  if (kind === 'map' && isObject(value)) {
     return Object.fromEntries(
       Object.entries(value).map(([name, item]) => [name, child(item, `${path}/${escapeSegment(name)}`)]),
     )
@@ -97,15 +98,15 @@ function translateKeyword(kind: KeywordKind, value: Json, path: string, child: C
   return undefined
 }
 
-/** A limit beyond all whole numbers that JSON carries limits nothing; of an enum the others stay. */
+/** Drops a limit beyond the safe integers, and such values of an enum. */
 function withoutLost(value: Json, path: string, warn: Translation['warn']): Json | undefined {
   if (typeof value === 'number') return undefined
   const left = Array.isArray(value) ? value.filter(isExact) : []
-  warn(path, 'holds whole numbers that lose digits, which were dropped')
+  warn(path, 'contains integers that lose digits, which were dropped')
   return left.length === 0 ? undefined : left
 }
 
-/** Takes out the members that do not exist in this direction, and the demand for them. */
+/** Removes members that do not exist in this direction, also from `required`. */
 function hideMembers(
   written: Written,
   schema: JsonObject,
@@ -116,7 +117,7 @@ function hideMembers(
   const own = schema.allOf === undefined ? translation.hiddenIn(schema) : nothing
   const hidden = both(inherited, own)
   if (hidden.size === 0) return
-  if (isRecord(properties)) {
+  if (isObject(properties)) {
     written.properties = Object.fromEntries(Object.entries(properties).filter(([name]) => !hidden.has(name)))
   }
   if (!Array.isArray(required)) return
@@ -129,10 +130,10 @@ function both(some: ReadonlySet<string>, others: ReadonlySet<string>): ReadonlyS
   return some.size === 0 ? others : new Set([...some, ...others])
 }
 
-/** What only helps the reader: a default and examples for arguments, and by which member alternatives are told apart. */
+/** Annotations: default and examples of arguments, and the discriminator in the description. */
 function addNotes(written: Written, schema: JsonObject, { direction }: Translation): void {
   const { discriminator } = schema
-  const by = isRecord(discriminator) ? textOf(discriminator.propertyName) : undefined
+  const by = isObject(discriminator) ? textOf(discriminator.propertyName) : undefined
   if (by !== undefined) {
     const before = typeof written.description === 'string' ? `${written.description} ` : ''
     written.description = `${before}The member ${clip(by, 100)} says which one it is.`
@@ -151,21 +152,21 @@ function addNotes(written: Written, schema: JsonObject, { direction }: Translati
   }
 }
 
-/** Members a request does not send, and members an answer does not have. */
+/** The marks of members that requests do not send, and of members that responses do not have. */
 export type Direction = 'input' | 'output'
 
 const marks = { input: 'readOnly', output: 'writeOnly' } as const
-/** Schemas that are looked at for one answer, so that `allOf` within `allOf` costs no more than it is worth. */
+/** The limit of schemas visited for one lookup, against deeply nested `allOf`. */
 const mostLooks = 200
 
 /** The members of a schema that do not exist in one direction. */
 type HiddenMembers = (schema: Json) => ReadonlySet<string>
 
-/** Looks at the schema itself and everything it takes in with `allOf`; what was found of one is kept for the next. */
+/** Visits the schema and its `allOf`; results are cached. */
 export function createHidden(source: Source, direction: Direction): HiddenMembers {
   const known = new Map<Json, readonly string[]>()
   const ownOf = (schema: JsonObject): readonly string[] => {
-    const members = isRecord(schema.properties) ? Object.entries(schema.properties) : []
+    const members = isObject(schema.properties) ? Object.entries(schema.properties) : []
     const own = known.get(schema) ?? members.filter(([, member]) => isHidden(member, direction, source)).map(first)
     known.set(schema, own)
     return own
@@ -175,7 +176,7 @@ export function createHidden(source: Source, direction: Direction): HiddenMember
     const seen = new Set<Json>()
     const queue: Json[] = [schema]
     for (let next = queue.pop(); next !== undefined && seen.size < mostLooks; next = queue.pop()) {
-      if (!isRecord(next) || seen.has(next)) continue
+      if (!isObject(next) || seen.has(next)) continue
       seen.add(next)
       for (const name of ownOf(next)) hidden.add(name)
       if (Array.isArray(next.allOf)) queue.push(...next.allOf.slice(0, mostLooks))
@@ -190,10 +191,10 @@ function first<T>([one]: readonly [T, ...unknown[]]): T {
   return one
 }
 
-/** Whether a member is marked, itself or where its reference leads. */
+/** Whether a member or its referenced schema has the mark. */
 function isHidden(member: Json, direction: Direction, source: Source): boolean {
   let schema: Json | undefined = member
-  for (let hop = 0; hop < 8 && isRecord(schema); hop++) {
+  for (let hop = 0; hop < 8 && isObject(schema); hop++) {
     if (schema[marks[direction]] === true) return true
     schema = targetOf(schema, source)
   }
@@ -201,13 +202,13 @@ function isHidden(member: Json, direction: Direction, source: Source): boolean {
 }
 
 function targetOf(schema: Json, source: Source): Json | undefined {
-  const reference = isRecord(schema) ? schema.$ref : undefined
+  const reference = isObject(schema) ? schema.$ref : undefined
   if (typeof reference !== 'string') return undefined
   const found = attempt(() => lookUp(source, reference))
   return 'value' in found ? found.value.value : undefined
 }
 
-/** Whether a value holds no whole number that lost digits when it was read, such as the largest int64 as a limit. */
+/** Whether a value has no integer that lost digits when it was parsed, such as the largest int64 as a limit. */
 export function isExact(value: unknown): boolean {
   if (typeof value === 'number') return !Number.isInteger(value) || Number.isSafeInteger(value)
   return typeof value !== 'object' || value === null || Object.values(value).every(isExact)

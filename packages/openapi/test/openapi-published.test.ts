@@ -25,7 +25,9 @@ function importFile(file: string) {
   }
 }
 
-test('every published document gives tools that a catalog takes, and an account of what is missing', { skip }, () => {
+test('every published document is imported into tools that a catalog accepts, with a report of what is left out', {
+  skip,
+}, () => {
   const files = globSync('3.[01]/json/*.json', { cwd: folder })
   assert.ok(files.length > 40)
   for (const file of files) {
@@ -35,7 +37,7 @@ test('every published document gives tools that a catalog takes, and an account 
   }
 })
 
-test('the large documents come over whole', { skip }, () => {
+test('the large documents are imported completely', { skip }, () => {
   for (const [file, count] of [
     ['3.0/json/star-trek.json', 120],
     ['3.0/json/readme-legacy.json', 36],

@@ -59,7 +59,7 @@ for (const [name, count] of [
   ['petstore-3.1', 20],
   ['styles', 10],
 ] as const) {
-  test(`every tool of ${name} calls a real server, which reads exactly the arguments`, async () => {
+  test(`every tool of ${name} calls a real server, which receives exactly the arguments`, async () => {
     const document = read(name)
     const server = await serve(document)
     const { tools, backend, report } = importOpenapi(document, { name: 'api', baseUrl: server.baseUrl })
@@ -89,7 +89,7 @@ function withoutKind({ name, baseUrl, auth }: ReturnType<typeof importOpenapi>['
   return { name, baseUrl, ...(auth === undefined ? {} : { auth }) }
 }
 
-test('a document allows nobody to connect: the egress rules decide, whatever servers it names', async () => {
+test('a document allows no connection: the egress rules decide, whatever servers it names', async () => {
   const document = read('petstore-3.0')
   const server = await serve(document)
   const { tools, backend } = importOpenapi(document, { name: 'api', baseUrl: server.baseUrl })

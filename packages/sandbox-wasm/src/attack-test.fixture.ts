@@ -1,7 +1,7 @@
 import { test } from 'node:test'
-import { noteCase } from '@gantry/conformance/internal/matrix'
+import { noteCase } from '@gantry/conformance/internal/runtime-case'
 
-/** A test whose title begins with the number of an attack, so that the page of runtimes shows how it ended. */
+/** A test whose title begins with the number of an attack, so that the runtimes page lists its result. */
 export function attackTest(title: string, body: () => Promise<void>): void {
   const [number = '', ...words] = title.split(': ')
   const known = { runtime: 'wasm', suite: 'attack', number: Number(number), title: words.join(': ') } as const

@@ -65,7 +65,12 @@ export function readable(outcome: Outcome): Ran {
   const { exit, hit, value, skipped, usage } = outcome
   const [stdout, stderr] = [outcome.stdout, outcome.stderr].map(({ bytes }) => new TextDecoder().decode(bytes))
   return {
-    ...{ exit, skipped, usage, outcome, stdout: stdout ?? '', stderr: stderr ?? '' },
+    exit,
+    skipped,
+    usage,
+    outcome,
+    stdout: stdout ?? '',
+    stderr: stderr ?? '',
     ...(hit === undefined ? {} : { hit }),
     ...(value === undefined ? {} : { value }),
   }

@@ -10,7 +10,7 @@ const { runtime } = bench
 const signal = AbortSignal.timeout(60_000)
 const spec: SandboxSpec = { language: 'javascript', limits, network: 'none' }
 
-test('the probe starts the runtime, attacks it, and says what it holds', async () => {
+test('the probe starts the runtime, runs the self-test attacks and reports the enforced limits', async () => {
   const probe = await runtime.probe(signal)
   assert.ok(probe.available, JSON.stringify(probe))
   assert.deepEqual(probe.languages, ['javascript', 'typescript', 'python'])
@@ -23,12 +23,12 @@ test('the probe starts the runtime, attacks it, and says what it holds', async (
   assert.ok(probe.startMs > 0)
 })
 
-test('every self-test attack would be seen if it succeeded', async () => {
+test('every self-test attack counts as a breach when its outcome does not prove it blocked', async () => {
   const outcome = (await bench.code('javascript', 'return 1')).outcome
   for (const attack of threadAttacks) assert.equal(attack.held(outcome), false, attack.name)
 })
 
-test('what it cannot serve is refused with a reason and a remedy, and not opened', async () => {
+test('the wasm runtime refuses an unsupported spec with a reason and a remedy, and does not open it', async () => {
   const refused: readonly Partial<SandboxSpec>[] = [
     { language: 'bash' },
     { language: 'ruby' },
@@ -47,7 +47,7 @@ test('what it cannot serve is refused with a reason and a remedy, and not opened
   assert.equal(runtime.refuses(wasi), undefined)
 })
 
-test('a program of another kind than the sandbox was opened for does not run', async () => {
+test('a program of another kind than the sandbox was opened for is refused', async () => {
   const { language: _, ...wasi } = spec
   const programs = [
     { kind: 'argv', argv: ['true'] },
@@ -74,7 +74,7 @@ test('a sandbox runs one program, and none after it was disposed', async () => {
   await assert.rejects(unused.run({ program }, signal), { code: 'INTERNAL' })
 })
 
-test('a program that is cancelled, or whose sandbox is disposed, is gone, and the next one runs', async () => {
+test('cancelling a program or disposing its sandbox ends it, and the next program runs', async () => {
   const program = { kind: 'code', language: 'javascript', code: 'console.log(1); while (true);' } as const
   const reason = new Error('enough')
   const cancelled = await runtime.open(spec, signal)
@@ -88,7 +88,7 @@ test('a program that is cancelled, or whose sandbox is disposed, is gone, and th
   assert.equal((await bench.code('javascript', 'return 2')).value, 2)
 })
 
-test('two hundred programs at once all come to their own end', async () => {
+test('two hundred concurrent programs each return their own result', async () => {
   const runs = Array.from({ length: 200 }, (_, index) =>
     bench.code('javascript', `console.log(${index}); require('fs').writeFileSync('f', '${index}'); return ${index}`),
   )
@@ -97,7 +97,7 @@ test('two hundred programs at once all come to their own end', async () => {
   }
 })
 
-test('one that hogs a thread does not keep the others from running', async () => {
+test('programs that occupy threads do not block other programs', async () => {
   const hogs = Array.from({ length: 3 }, () =>
     bench.code('javascript', 'while (true);', { limits: { wallMs: 1_500, cpuMs: 1_500 } }),
   )
@@ -109,7 +109,7 @@ test('one that hogs a thread does not keep the others from running', async () =>
   for (const { hit } of await Promise.all(hogs)) assert.equal(hit, 'wallMs')
 })
 
-test('after its end a runtime opens nothing, and what was open is gone', async () => {
+test('closing the runtime ends open sandboxes, and later opens are refused', async () => {
   const own = createWasmRuntime()
   const waiting = await own.open(spec, signal)
   const busy = await own.open(spec, signal)

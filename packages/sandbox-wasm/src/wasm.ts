@@ -9,28 +9,31 @@ import type { SpawnHost } from './python/host-process.ts'
 export type { HostProcess, SpawnHost } from './python/host-process.ts'
 
 export interface WasmOptions {
-  /** Where the kept memory of a Python interpreter lies; a folder of its own under the system's temporary one. */
+  /** Folder of the Python interpreter snapshot; a private folder under the system's temporary folder when absent. */
   readonly cacheFolder?: string
   /** Starts the process of a Python interpreter; a plain child process when absent. */
   readonly spawnHost?: SpawnHost
-  /** The most threads for JavaScript and WASI modules, two for each processor and at least 6 when absent; sessions have theirs besides. */
+  /**
+   * Most threads for JavaScript and WASI modules, not counting those of sessions. The default lets one tenant have two per
+   * processor and at least 6.
+   */
   readonly threads?: number
 }
 
 /**
- * More than processors, so that long programs do not keep short ones waiting; and so many that the three quarters of one
- * tenant hold programs that stand four deep in one another, each of which has a thread while it waits for the next.
+ * More than processors, so that long programs do not delay short ones; and enough that three quarters of them, the share of
+ * one tenant, hold programs nested four deep, each of which has a thread while it waits for the next.
  */
-const usualThreads = Math.min(16, Math.max(6, 2 * availableParallelism()))
-/** Measured: a started interpreter, and the little that a script's sandbox is before it runs. */
+const usualThreads = Math.min(22, Math.max(8, Math.ceil((8 * availableParallelism()) / 3)))
+/** Measured: a started interpreter, and a script's sandbox before it runs. */
 const idleBytes = { python: 160 * 1_048_576, thread: 65_536 }
 
 /**
- * Programs in WebAssembly: JavaScript and TypeScript in QuickJS and WASI modules in threads of this process, Python in
- * Pyodide in a process of its own. There is no shell, no network and no system inside; limits are held by the interpreters
- * and by timers here, not by the kernel.
- * - Concurrency: any number of sandboxes; of those with scripts and modules as many run at a time as there are threads.
- * - Ownership: `close` ends every thread and process. Everything heavy is loaded when it is first needed.
+ * Runs programs in WebAssembly: JavaScript and TypeScript in QuickJS and WASI modules in threads of this process, Python in
+ * Pyodide in its own process. Inside there is no shell, no network and no operating system; the interpreters and host timers
+ * enforce the limits, not the kernel.
+ * - Concurrency: any number of sandboxes; as many scripts and modules run at a time as there are threads.
+ * - Ownership: `close` ends every thread and process. Heavy dependencies are loaded on first use.
  */
 export function createWasmRuntime(options: WasmOptions = {}): Runtime {
   const open = new Set<Sandbox>()

@@ -1,8 +1,9 @@
-/** Where programs run. Loaded with the first program that needs a sandbox: it brings its own files along. */
+/** Sandboxes for programs. Loaded with the first program that needs one, because it brings its own files. */
 export type { Isolation, SandboxLimit, SandboxLimits, SandboxNetwork } from '@gantry/contract'
 export type {
   Captured,
   Outcome,
+  Pausing,
   Probe,
   Program,
   ProgramMessage,

@@ -9,6 +9,7 @@ import { builtinTools } from '@gantry/tools'
 import fc from 'fast-check'
 import { approvalText } from '../../gantry/src/cli/commands/approvals.ts'
 import { hostileCall, notingTools } from '../../tools/src/hostile-arguments.fixture.ts'
+import { stub } from '../src/stub.fixture.ts'
 import { ada, asked, bob, questionOf, stateOf } from './approvals.fixture.ts'
 import { eventually } from './broker-site.fixture.ts'
 import { pgliteDatabase } from './databases.fixture.ts'
@@ -17,7 +18,7 @@ import { openServiceSite, type ServiceSite } from './service-site.fixture.ts'
 const never = new AbortController().signal
 const everythingAsks = { rules: [{ allow: '*' }, { ask: ['*'], reason: 'everything asks' }] }
 
-/** Reads the arguments back out of what the command prints: texts with nothing but blanks between them are one. */
+/** Parses the arguments from the command's output; string literals separated only by whitespace are one string. */
 function readBack(approval: ApprovalView): Json {
   const shown = approvalText(approval)
   const from = shown.indexOf('\n{') + 1
@@ -43,7 +44,7 @@ async function approved(site: ServiceSite, callId: string, questionId: string): 
   return view
 }
 
-test('what the approver’s view of a call decodes to is, byte for byte, what its backend received', async (t) => {
+test('the arguments an approver sees decode, byte for byte, to the arguments the backend receives', async (t) => {
   const received: unknown[] = []
   const tools = notingTools((_tool, args) => received.push(args))
   const site = await openServiceSite(t, pgliteDatabase, { tools, policy: everythingAsks })
@@ -62,7 +63,7 @@ test('what the approver’s view of a call decodes to is, byte for byte, what it
     { numRuns: 25 },
   )
 
-  await t.test('a step of a chain shows its arguments, with what they refer to, as exactly', async () => {
+  await t.test('the approval of a chain step shows its arguments with references resolved', async () => {
     const script = 'echo see://a:rm -rf /@ \u202e'
     const args = { script, files: { 'auth.py': 'import os', 'a.txt': 'https://x:1@evil.example\\@good.example/' } }
     const steps: ChainStep[] = [{ id: 'one', tool: 'shell:run', args: { ...args, script: '{{input}}' } }]
@@ -74,7 +75,7 @@ test('what the approver’s view of a call decodes to is, byte for byte, what it
   })
 })
 
-test('a program in a sandbox is what was approved, and a call inside a program is asked about as it is made', async (t) => {
+test('a call that a program makes asks for approval with the exact arguments that then run in the sandbox', async (t) => {
   const tools = builtinTools()
   const policy = { rules: [{ allow: '*' }, { ask: ['shell:run', 'code:run'], reason: 'it runs code' }] }
   const site = await openServiceSite(t, pgliteDatabase, { tools, policy, runtimes: { pool: false } })
@@ -104,7 +105,7 @@ test('a program in a sandbox is what was approved, and a call inside a program i
   assert.deepEqual(isolations.toSorted(), ['namespaces', 'wasm'])
 })
 
-test('a URL is shown exactly and with the host that is dialled, and what does not show is spelled out', async (t) => {
+test('an approval shows a URL with the host that is dialled, escapes invisible characters, and marks truncation', async (t) => {
   const tools = notingTools(() => undefined)
   const site = await openServiceSite(t, pgliteDatabase, { tools, policy: everythingAsks })
   const show = async (tool: string, args: JsonObject): Promise<ApprovalView> => {
@@ -138,12 +139,12 @@ test('a URL is shown exactly and with the host that is dialled, and what does no
   await site.service.cancel(callId, ada)
 })
 
-test('a file that a program names by its id is shown with its digest and length, and only that content runs', async (t) => {
+test('an approval shows a file argument with its digest and size, and only that content runs', async (t) => {
   const policy = { rules: [{ allow: '*' }, { ask: ['shell:run'], reason: 'it runs code' }] }
   const site = await openServiceSite(t, pgliteDatabase, { tools: builtinTools(), policy, runtimes: { pool: false } })
   const put = async (content: string): Promise<ArtifactRef> => {
     const { outcome } = await site.call('files:put', { name: 'job.sh', content, mimeType: 'text/x-sh' }, ada)
-    return outcome.output as unknown as ArtifactRef
+    return stub<ArtifactRef>(outcome.output)
   }
   const [harmless, evil] = [await put('echo harmless'), await put('echo evil')]
   const args = { argv: ['sh', 'job.sh'], files: { 'job.sh': { artifact: harmless.id } } }

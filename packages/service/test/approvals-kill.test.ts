@@ -1,30 +1,26 @@
 import assert from 'node:assert/strict'
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { test } from 'node:test'
 import type { Identity } from '@gantry/contract'
 import { approvalRecords } from '../src/storage/approvals/approvals.ts'
 import { eventually } from './broker-site.fixture.ts'
 import { postgresDatabase } from './databases.fixture.ts'
-import { serviceFolder, startServe } from './serve.fixture.ts'
+import { ledgerFolder, startServe } from './serve.fixture.ts'
 
 const bob: Identity = { principal: 'bob', tenant: 'default', permissions: ['gantry:approve'] }
 const count = 12
 
-test('calls that wait for a person outlive their workers, and run once if approved and never if not', async (t) => {
+test('calls that wait for approval survive the death of their worker, run at most once if approved and never if denied', async (t) => {
   const { url, database } = await postgresDatabase(t)
-  const folder = serviceFolder(t)
-  const ledger = join(folder, 'ran.log')
-  writeFileSync(
-    join(folder, 'gantry.config.mjs'),
-    `import { appendFileSync } from 'node:fs'
+  const { folder, ran } = ledgerFolder(
+    t,
+    (ledger) => `import { appendFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { defineTool } from '@gantry/core'
 export default {
   service: { leaseMs: 1_000 },
   tools: [defineTool({ namespace: 'my', name: 'pay', description: 'Pays.', effect: 'once', approval: 'always',
     inputSchema: { type: 'object' }, async run(_args, { callId }) {
-      appendFileSync(${JSON.stringify(ledger)}, callId + '\\n')
+      appendFileSync(${ledger}, callId + '\\n')
       await pause(50)
       return 'paid' } })],
 }`,
@@ -32,7 +28,6 @@ export default {
   const environment = { DATABASE_URL: url }
   const start = (...roles: string[]) =>
     startServe(t, folder, { args: roles.flatMap((role) => ['--role', role]), environment })
-  const ran = (): string[] => (existsSync(ledger) ? readFileSync(ledger, 'utf8').trim().split('\n') : [])
   const api = start('api')
   await api.ready
   const approvals = approvalRecords(database)
@@ -54,7 +49,12 @@ export default {
       await approvals.decide(id, { decision }, bob)
     }
   }
-  const endOf = async (id: string): Promise<string> => (await api.get(`/v1/calls/${id}?waitMs=20000`)).value.state
+  const endOf = async (id: string): Promise<string> => {
+    for (;;) {
+      const { value } = await api.get(`/v1/calls/${id}?waitMs=20000`)
+      if (/^(?:ok|failed|denied|timeout|cancelled|unknown)$/.test(value.state)) return value.state
+    }
+  }
 
   const first = start('worker')
   await first.ready

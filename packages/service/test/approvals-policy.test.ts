@@ -8,7 +8,7 @@ import { openServiceSite, operator } from './service-site.fixture.ts'
 
 const cleo: Identity = { principal: 'cleo', tenant: 'acme', permissions: [], roles: ['board'] }
 
-test('an approval by somebody whom the policy asks no more does not let the call run', async (t) => {
+test('an approval by a principal that the policy no longer names does not let the call run', async (t) => {
   const { ran, tools } = ledgerOf()
   const policy = { rules: [{ allow: '*' }, { ask: 't:*', approvers: ['managers', 'board'] }] as const }
   const site = await openServiceSite(t, pgliteDatabase, { tools, policy })
@@ -32,7 +32,7 @@ test('an approval by somebody whom the policy asks no more does not let the call
   await stateOf(site, callId, 'ok', carl)
   assert.equal(ran.length, 1)
 
-  // The control: while the policy asks her, hers is enough.
+  // Control: the same approval is enough while the policy names its role.
   await ask(['managers'])
   const { callId: next, question: asking } = await asked(site, 't:plain', {}, carl)
   await approvals.decide(asking.id, { decision: 'approve' }, mona)

@@ -3,27 +3,31 @@ import { type TestContext, test } from 'node:test'
 import { createClient } from '@gantry/client'
 import type { Identity } from '@gantry/contract'
 import { type AuthenticationSettings, defaultAuthentication } from '../src/config/authentication-settings.ts'
-import { newApiKey } from '../src/config/key-file.ts'
+import { newApiKey } from '../src/config/service-files.ts'
 import type { ApprovalSettings } from '../src/config/service-settings.ts'
+import { owner } from '../src/config/service-settings.ts'
 import { openAuthentication } from '../src/http/authentication/open-authentication.ts'
 import { createHttpServer } from '../src/http/server.ts'
 import { createBus } from '../src/observe/bus.ts'
-import { owner } from '../src/serve/start.ts'
 import { ownerApproval } from '../src/storage/approvals/approvals.ts'
 import type { Queries } from '../src/storage/databases/database.ts'
+import { stub } from '../src/stub.fixture.ts'
 import { ledgerOf } from './approvals.fixture.ts'
 import { eventually } from './broker-site.fixture.ts'
 import { pgliteDatabase } from './databases.fixture.ts'
 import { openServiceSite } from './service-site.fixture.ts'
 
-/** A fresh embedded service over HTTP, and a client with the key of its key file. */
+/** Opens a fresh embedded service over HTTP, and a client with the key of its key file. */
 async function openFresh(t: TestContext) {
   const { ran, tools } = ledgerOf()
   const site = await openServiceSite(t, pgliteDatabase, { tools })
   const key = newApiKey()
   const { authenticate, close } = await openAuthentication({
-    ...{ database: site.database.asService(), bus: createBus(), key, owner },
-    settings: () => defaultAuthentication,
+    database: site.database.asService(),
+    bus: createBus(),
+    key,
+    owner,
+    settings: { authentication: defaultAuthentication },
   })
   t.after(close)
   const log = { debug: () => undefined, info: () => undefined, error: () => undefined }
@@ -42,7 +46,7 @@ async function openFresh(t: TestContext) {
   return { site, ran, client, clientOf, ask }
 }
 
-test('the only key of a fresh service approves its own call, and the audit log says that it did', async (t) => {
+test('the only key of a fresh service may approve its own call, and the audit log records the self-approval', async (t) => {
   const { site, ran, client, clientOf, ask } = await openFresh(t)
   const first = await ask()
   const view = await client.approvals.approve(first.id, { reason: 'mine' })
@@ -53,14 +57,16 @@ test('the only key of a fresh service approves its own call, and the audit log s
     `select phase, tool, details from audit where call_id = $1 and details is not null order by seq`,
     [first.callId],
   )
-  const told = rows.map(({ phase, tool, details }) => [phase, tool, JSON.parse(details)] as const)
-  assert.equal(told.find(([, tool]) => tool === 'approvals.approve')?.[2].self, 'owner')
-  assert.equal(told.find(([phase]) => phase === 'intent')?.[2].approvedSelf, 'owner')
+  const entries = rows.map(({ phase, tool, details }) => [phase, tool, JSON.parse(details)] as const)
+  assert.equal(entries.find(([, tool]) => tool === 'approvals.approve')?.[2].self, 'owner')
+  assert.equal(entries.find(([phase]) => phase === 'intent')?.[2].approvedSelf, 'owner')
 
-  await t.test('a second key ends that: neither the owner nor any other key decides on its own call', async () => {
+  await t.test('once a second key exists, neither the owner nor any other key may approve its own call', async () => {
     const open = await ask()
     const { text = '', key } = await client.keys.create({
-      ...{ name: 'twin', principal: 'owner', permissions: ['*'] },
+      name: 'twin',
+      principal: 'owner',
+      permissions: ['*'],
     })
     const refused = { code: 'DENIED', message: /its own call/ }
     await assert.rejects(client.approvals.approve(open.id), refused)
@@ -77,8 +83,8 @@ test('the only key of a fresh service approves its own call, and the audit log s
   })
 })
 
-test('who may decide on its own call follows from the key, the configuration and what other keys there are', async () => {
-  const jwt = [{ issuer: 'https://i.example' }] as unknown as AuthenticationSettings['jwt']
+test('self-approval is allowed only to the key file’s owner, by configuration or while no other credential exists', async () => {
+  const jwt = stub<AuthenticationSettings['jwt']>([{ issuer: 'https://i.example' }])
   const may = (
     given: {
       self?: ApprovalSettings['self']
@@ -93,7 +99,7 @@ test('who may decide on its own call follows from the key, the configuration and
       approvals: self === undefined ? {} : { self },
       authentication: { ...defaultAuthentication, jwt: tokens ? jwt : [] },
     }
-    const queries = { query: async () => Array.from({ length: keys }, () => ({})) } as unknown as Queries
+    const queries = stub<Queries>({ query: async () => Array.from({ length: keys }, () => ({})) })
     return ownerApproval({ owner, exclusive, settings })(by, queries)
   }
   const same: Identity = { ...owner }
@@ -102,6 +108,6 @@ test('who may decide on its own call follows from the key, the configuration and
     assert.equal(await may(given), undefined, JSON.stringify(given))
   }
   const others = { keys: 3, tokens: true, exclusive: false }
-  assert.equal(await may({ self: 'owner', ...others }), 'owner', 'whoever configures it means it')
+  assert.equal(await may({ self: 'owner', ...others }), 'owner', 'an explicit setting wins')
   assert.equal(await may({ self: 'owner', by: same }), undefined, 'and means the key file alone')
 })

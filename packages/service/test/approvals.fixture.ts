@@ -11,7 +11,7 @@ export const carl: Identity = { principal: 'carl', tenant: 'acme', permissions: 
 export const mona: Identity = { principal: 'mona', tenant: 'acme', permissions: [], roles: ['managers'] }
 export const eve: Identity = { principal: 'eve', tenant: 'other', permissions: ['*'] }
 
-/** Tools `t:<name>` of which some ask for approval, and what ran of them. */
+/** Tools `t:<name>`, some of which need approval, and the calls of them that ran. */
 export interface Ledger {
   readonly ran: string[]
   readonly tools: DefinedTool[]
@@ -21,7 +21,13 @@ export function ledgerOf(description = 'A tool of a test.'): Ledger {
   const ran: string[] = []
   const tool = (name: string, rest: JsonObject = {}): DefinedTool =>
     defineTool({
-      ...{ namespace: 't', name, version: '1.0.0', description, inputSchema: open, effect: 'once', ...rest },
+      namespace: 't',
+      name,
+      version: '1.0.0',
+      description,
+      inputSchema: open,
+      effect: 'once',
+      ...rest,
       run(args, { callId, identity }) {
         ran.push(`${name} ${JSON.stringify(args)} ${identity.principal}`)
         return { name, args, step: callId.split('.').slice(1).join('.') }
@@ -36,7 +42,7 @@ export function ledgerOf(description = 'A tool of a test.'): Ledger {
   return { ran, tools }
 }
 
-/** The question that a call waits with, or with `all` one that it asked. */
+/** The open approval of a call; with `all`, also one that is decided. */
 export function questionOf(
   site: ServiceSite,
   callId: string,
@@ -56,7 +62,7 @@ export function stateOf(site: ServiceSite, callId: string, state: CallView['stat
   }, `${callId} ${state}`)
 }
 
-/** Hands a call in, and resolves once it waits for a person. */
+/** Submits a call, and resolves once it waits for approval. */
 export async function asked(site: ServiceSite, tool: string, args: JsonObject = {}, as: Identity = ada) {
   const { callId } = await site.service.submit({ kind: 'call', tool, args }, as)
   await stateOf(site, callId, 'asked', as)

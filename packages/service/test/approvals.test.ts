@@ -3,15 +3,12 @@ import { type TestContext, test } from 'node:test'
 import { type ChainResult, type ChainStep, type Identity, type Result, ToolError } from '@gantry/contract'
 import type { Database } from '../src/storage/databases/database.ts'
 import { openPostgres } from '../src/storage/databases/postgres.ts'
+import { stub } from '../src/stub.fixture.ts'
 import { ada, asked, bob, carl, eve, ledgerOf, mona, questionOf, stateOf } from './approvals.fixture.ts'
-import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'
+import { databaseEngines, postgresDatabase } from './databases.fixture.ts'
 import { openServiceSite, type ServiceSite } from './service-site.fixture.ts'
 
 const never = new AbortController().signal
-const engines: { readonly [name: string]: (t: TestContext) => Promise<Database> } = {
-  PGlite: pgliteDatabase,
-  PostgreSQL: async (t) => (await postgresDatabase(t)).database,
-}
 const policy = {
   rules: [{ allow: '*' }, { ask: 't:plain', roles: ['staff'], reason: 'staff is new', approvers: ['managers'] }],
 }
@@ -24,7 +21,7 @@ function refused(code: string): (error: unknown) => boolean {
   return (error) => ToolError.is(error) && error.code === code
 }
 
-for (const [engine, open] of Object.entries(engines)) {
+for (const [engine, open] of Object.entries(databaseEngines)) {
   test(`approvals on ${engine}`, async (t) => {
     const { ran, tools } = ledgerOf()
     const site = await openServiceSite(t, open, { tools, policy })
@@ -40,7 +37,7 @@ for (const [engine, open] of Object.entries(engines)) {
         )
         .then((rows) => rows.map(({ line }) => line))
 
-    await t.test('a call that asks waits, and runs once somebody else has approved it', async () => {
+    await t.test('a call that needs an approval waits, and runs once another principal has approved it', async () => {
       const { callId, question } = await asked(site, 't:pay', { amount: 5, password: 'hunter2' })
       assert.deepEqual(ran, [])
       const { args, ...shown } = await approvals.get(question.id, bob)
@@ -59,7 +56,7 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.equal(JSON.parse(String(intent?.details)).approvedBy, 'bob')
     })
 
-    await t.test('a denial ends the call, and says who and why', async () => {
+    await t.test('a denial ends the call, and its error names the approver and the reason', async () => {
       const { callId, question } = await asked(site, 't:pay')
       await approvals.decide(question.id, { decision: 'deny', reason: 'too dear' }, bob)
       const { status, error } = await outcomeOf(site, callId)
@@ -69,7 +66,7 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.deepEqual(await audited(callId), ['approvals.ask ada', 'approvals.deny bob', 'end'])
     })
 
-    await t.test('the caller itself, those without the permission and other tenants cannot decide', async () => {
+    await t.test('the caller, principals without the permission and other tenants cannot decide', async () => {
       const { callId, question } = await asked(site, 't:pay')
       const approve = (by: Identity) => approvals.decide(question.id, { decision: 'approve' }, by)
       await assert.rejects(approve(ada), refused('DENIED'))
@@ -83,16 +80,16 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.equal((await outcomeOf(site, callId)).status, 'ok')
     })
 
-    await t.test('a rule that asks names roles that may decide, besides those with the permission', async () => {
+    await t.test('an `ask` rule names roles that may decide in addition to holders of the permission', async () => {
       const { callId, question } = await asked(site, 't:plain', {}, carl)
       assert.deepEqual([question.reason, question.approvers], ['staff is new', ['managers']])
       await assert.rejects(approvals.decide(question.id, { decision: 'approve' }, carl), refused('DENIED'))
       await approvals.decide(question.id, { decision: 'approve' }, mona)
       assert.equal((await outcomeOf(site, callId, carl)).status, 'ok')
-      assert.equal((await site.call('t:plain', {}, ada)).outcome.status, 'ok', 'nobody is asked about others')
+      assert.equal((await site.call('t:plain', {}, ada)).outcome.status, 'ok', 'other calls need no approval')
     })
 
-    await t.test('arguments that were changed after the approval are not approved', async () => {
+    await t.test('arguments changed in the database after submission need a new approval', async () => {
       const { callId, question } = await asked(site, 't:pay', { amount: 5 })
       await database.query(`update calls set payload = '{"amount":5000}' where call_id = $1`, [callId])
       await approvals.decide(question.id, { decision: 'approve' }, bob)
@@ -108,7 +105,7 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.deepEqual(ran, ['pay {"amount":5} ada'])
     })
 
-    await t.test('an approval is for one call: the same call again asks again', async () => {
+    await t.test('an approval covers one call: an identical second call needs its own', async () => {
       const first = await asked(site, 't:read', { q: 1 })
       await approvals.decide(first.question.id, { decision: 'approve' }, bob)
       assert.equal((await outcomeOf(site, first.callId)).status, 'ok')
@@ -118,28 +115,31 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.equal(await site.service.cancel(second.callId, ada).then(({ state }) => state), 'cancelled')
     })
 
-    await t.test('a definition that changed since is not what was approved', async () => {
-      const { callId, question } = await asked(site, 't:pay')
-      const steps: ChainStep[] = [{ id: 'paid', tool: 't:pay' }]
-      const chain = await site.service.submit({ kind: 'chain', args: { steps } }, ada)
-      await stateOf(site, chain.callId, 'asked')
-      const inner = await questionOf(site, chain.callId)
-      const changed = ledgerOf('Another definition.')
-      await site.configure({ tools: changed.tools, policy })
-      for (const { id } of [question, inner]) await approvals.decide(id, { decision: 'approve' }, bob)
-      const again = await Promise.all([callId, chain.callId].map((id) => questionOf(site, id)))
-      assert.notDeepEqual(
-        again.map(({ id }) => id),
-        [question.id, inner.id],
-      )
-      assert.deepEqual([ran, changed.ran], [[], []])
-      await site.configure({ tools, policy })
-      for (const { id } of again) await approvals.decide(id, { decision: 'deny' }, bob)
-      for (const id of [callId, chain.callId]) assert.equal((await outcomeOf(site, id)).status, 'ok')
-      assert.deepEqual([ran, changed.ran], [['pay {} ada', 'pay {} ada'], []])
-    })
+    await t.test(
+      'a call or chain step whose tool definition changed after its request needs a new approval',
+      async () => {
+        const { callId, question } = await asked(site, 't:pay')
+        const steps: ChainStep[] = [{ id: 'paid', tool: 't:pay' }]
+        const chain = await site.service.submit({ kind: 'chain', args: { steps } }, ada)
+        await stateOf(site, chain.callId, 'asked')
+        const inner = await questionOf(site, chain.callId)
+        const changed = ledgerOf('Another definition.')
+        await site.configure({ tools: changed.tools, policy })
+        for (const { id } of [question, inner]) await approvals.decide(id, { decision: 'approve' }, bob)
+        const again = await Promise.all([callId, chain.callId].map((id) => questionOf(site, id)))
+        assert.notDeepEqual(
+          again.map(({ id }) => id),
+          [question.id, inner.id],
+        )
+        assert.deepEqual([ran, changed.ran], [[], []])
+        await site.configure({ tools, policy })
+        for (const { id } of again) await approvals.decide(id, { decision: 'deny' }, bob)
+        for (const id of [callId, chain.callId]) assert.equal((await outcomeOf(site, id)).status, 'ok')
+        assert.deepEqual([ran, changed.ran], [['pay {} ada', 'pay {} ada'], []])
+      },
+    )
 
-    await t.test('an approval does not outweigh a policy that denies the call by now', async () => {
+    await t.test('a policy that now denies the tool overrides an approval', async () => {
       const { callId, question } = await asked(site, 't:pay')
       await site.configure({ tools, policy: { rules: [{ allow: '*' }, { deny: 't:pay', reason: 'not today' }] } })
       await approvals.decide(question.id, { decision: 'approve' }, bob)
@@ -150,18 +150,18 @@ for (const [engine, open] of Object.entries(engines)) {
       await site.configure({ tools, policy })
     })
 
-    await t.test('a question that nobody answers in time ends the call', async () => {
+    await t.test('a call whose approval expires undecided is denied', async () => {
       await site.configure({ tools, policy, limits: { approvalMs: 300 } })
       const { callId } = await site.service.submit({ kind: 'call', tool: 't:pay', args: {} }, ada)
       const { error } = await outcomeOf(site, callId)
       assert.equal(error?.code, 'DENIED')
-      assert.match(error?.message ?? '', /nobody decided in time/)
+      assert.match(error?.message ?? '', /no decision in time/)
       assert.deepEqual(await audited(callId), ['approvals.ask ada', 'approvals.expire gantry', 'end'])
       assert.deepEqual(ran, [])
       await site.configure({ tools, policy })
     })
 
-    await t.test('of an approval and the end of the time one wins, and the call ends by it', async () => {
+    await t.test('when an approval races its expiry, one of them wins and decides the call’s outcome', async () => {
       await site.configure({ tools, policy, limits: { approvalMs: 150 } })
       const ends: string[] = []
       const rounds = Array.from({ length: 25 }, async (_, round) => {
@@ -181,7 +181,7 @@ for (const [engine, open] of Object.entries(engines)) {
       await site.configure({ tools, policy })
     })
 
-    await t.test('a call that waits for a person can be cancelled, and then not approved', async () => {
+    await t.test('a call that waits for approval can be cancelled, and its approval is then void', async () => {
       const { callId, question } = await asked(site, 't:pay')
       assert.equal((await site.service.cancel(callId, ada)).state, 'cancelled')
       await assert.rejects(approvals.decide(question.id, { decision: 'approve' }, bob), refused('INPUT_INVALID'))
@@ -190,7 +190,7 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.deepEqual(ran, [])
     })
 
-    await t.test('a chain waits in the middle, can be seen there, and repeats nothing', async () => {
+    await t.test('a chain waits for approval at a step, and resumes without repeating earlier steps', async () => {
       const steps: ChainStep[] = [
         { id: 'one', tool: 't:plain', args: { n: 1 } },
         { id: 'two', tool: 't:pay', args: { n: 2 } },
@@ -202,12 +202,12 @@ for (const [engine, open] of Object.entries(engines)) {
       const question = await questionOf(site, callId)
       assert.deepEqual([question.innerId, question.tool], [`${callId}.two`, 't:pay:1.0.0'])
       await approvals.decide(question.id, { decision: 'approve' }, bob)
-      const result = (await outcomeOf(site, callId)) as unknown as ChainResult
+      const result = stub<ChainResult>(await outcomeOf(site, callId))
       assert.deepEqual([result.status, result.steps.map(({ state }) => state)], ['ok', ['ok', 'ok', 'ok']])
       assert.deepEqual(ran, ['plain {"n":1} ada', 'pay {"n":2} ada', 'plain {"n":3} ada'])
     })
 
-    await t.test('a chain that is cancelled while it waits says that it may have done something', async () => {
+    await t.test('a chain cancelled while it waits for approval reports effect `possible`', async () => {
       const steps: ChainStep[] = [
         { id: 'one', tool: 't:plain' },
         { id: 'two', tool: 't:pay' },
@@ -219,7 +219,7 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.deepEqual([status, error?.effect, ran.length], ['cancelled', 'possible', 1])
     })
 
-    await t.test('a call that waits leaves its slot to others', async () => {
+    await t.test('a call that waits for approval holds no slot', async () => {
       const first = await asked(site, 't:slotted', { n: 1 })
       const second = await asked(site, 't:slotted', { n: 2 })
       await approvals.decide(second.question.id, { decision: 'approve' }, bob)
@@ -229,7 +229,7 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.deepEqual(ran, ['slotted {"n":2} ada', 'slotted {"n":1} ada'])
     })
 
-    await t.test('who follows a call sees what it waits for', async () => {
+    await t.test('the event stream of a call names the approval that it waits for', async () => {
       const { callId } = await site.service.submit({ kind: 'call', tool: 't:pay', args: {} }, ada)
       const { id } = await questionOf(site, callId)
       for await (const event of await site.service.events(callId, 0, ada, never)) {
@@ -240,7 +240,7 @@ for (const [engine, open] of Object.entries(engines)) {
       await site.service.cancel(callId, ada)
     })
 
-    await t.test('the calls that wait are those in the state `asked`', async () => {
+    await t.test('calls that wait for approval are listed under the state `asked`', async () => {
       const { callId } = await asked(site, 't:pay')
       const { items } = await site.service.calls({ state: 'asked' }, ada)
       assert.deepEqual(
@@ -251,7 +251,7 @@ for (const [engine, open] of Object.entries(engines)) {
   })
 }
 
-test('an approval through one service lets the call run in another that shares its database', async (t) => {
+test('approvals through an API process or a worker process release calls that run in the worker', async (t) => {
   const [here, there] = [ledgerOf(), ledgerOf()]
   let url = ''
   const first = async (t: TestContext): Promise<Database> => {
@@ -264,15 +264,15 @@ test('an approval through one service lets the call run in another that shares i
     t.after(() => database.close())
     return database
   }
-  const door = await openServiceSite(t, first, { tools: here.tools }, { roles: ['api'] })
-  await t.test('with a worker in another process’s place', async (own) => {
+  const api = await openServiceSite(t, first, { tools: here.tools }, { roles: ['api'] })
+  await t.test('with an API and a worker on one database', async (own) => {
     const worker = await openServiceSite(own, second, { tools: there.tools }, { roles: ['worker'] })
-    const waiting = await Promise.all(Array.from({ length: 10 }, (_, n) => asked(door, 't:pay', { n })))
+    const waiting = await Promise.all(Array.from({ length: 10 }, (_, n) => asked(api, 't:pay', { n })))
     for (const [n, { question }] of waiting.entries()) {
-      const through = n % 2 === 0 ? door : worker
+      const through = n % 2 === 0 ? api : worker
       await through.service.approvals.decide(question.id, { decision: 'approve' }, bob)
     }
-    const ends = await Promise.all(waiting.map(({ callId }) => outcomeOf(door, callId)))
+    const ends = await Promise.all(waiting.map(({ callId }) => outcomeOf(api, callId)))
     assert.deepEqual([...new Set(ends.map(({ status }) => status))], ['ok'])
     assert.deepEqual([here.ran.length, there.ran.length], [0, 10])
   })

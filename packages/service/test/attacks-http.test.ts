@@ -8,8 +8,8 @@ import { type DefinedTool, defineTool } from '@gantry/core'
 import { noBubblewrap } from '../../conformance/src/sandbox-test.ts'
 import { eventually } from './broker-site.fixture.ts'
 import { createSearch } from './canary-search.fixture.ts'
-import { pgliteDatabase, pgliteFolder } from './databases.fixture.ts'
-import { serviceFolder, startServe } from './serve.fixture.ts'
+import { pgliteDatabase } from './databases.fixture.ts'
+import { migratedFolder, startServe } from './serve.fixture.ts'
 import { openServiceSite, operator } from './service-site.fixture.ts'
 import { node } from './spawn.fixture.ts'
 
@@ -18,7 +18,7 @@ import { node } from './spawn.fixture.ts'
 const canary = `canary-${randomBytes(12).toString('hex')}`
 const { find } = createSearch({ canary })
 
-/** An MCP server whose one tool says what it finds in its environment, and waits while a file says so. */
+/** An MCP server whose one tool returns its environment, once the file named by its argument does not exist. */
 const asking = `
 const { existsSync } = require('node:fs')
 const say = (message) => console.log(JSON.stringify({ jsonrpc: '2.0', ...message }))
@@ -34,7 +34,7 @@ require('node:readline').createInterface({ input: process.stdin }).on('line', as
 })`
 
 test('attacks over HTTP on a service with secrets in its environment', async (t) => {
-  const folder = serviceFolder(t, join(await pgliteFolder(t), 'db'))
+  const folder = await migratedFolder(t)
   const hold = join(folder, 'hold')
   const backend = {
     kind: 'mcp',
@@ -59,7 +59,7 @@ test('attacks over HTTP on a service with secrets in its environment', async (t)
   }
 
   await t.test(
-    '75: a sandbox sees nothing of the environment of the service, its own or that of its parents',
+    '75: a sandbox finds no secret of the service in its own environment or in that of its parents',
     {
       skip: noBubblewrap ?? false,
     },
@@ -68,18 +68,18 @@ test('attacks over HTTP on a service with secrets in its environment', async (t)
       const said = await output('shell:run', { script })
       assert.match(said, /PATH=/)
       assert.deepEqual(find(said), [])
-      // The service has it, so that there was something to see.
+      // Control: the secret is in the service's own environment.
       assert.ok(find(readFileSync(`/proc/${service.child.pid}/environ`)).length > 0)
     },
   )
 
   await t.test(
-    '75: a server of tools has what its configuration gives it and nothing else of the service',
+    '75: an MCP server gets the environment its configuration grants and nothing else of the service’s',
     async () => {
       const said = await output('child:env', {})
       assert.match(said, /PATH/)
       assert.doesNotMatch(said, /AWS_SECRET|GANTRY_SECRETS|CANARY_TOKEN/)
-      // What it was given is taken out of what it says.
+      // The granted secret is redacted in the tool's output.
       assert.match(said, /TOKEN[^,]*\[redacted\]/)
       assert.deepEqual(find(said), [])
     },
@@ -95,39 +95,36 @@ test('attacks over HTTP on a service with secrets in its environment', async (t)
     const lines = [service.child.pid ?? 0, ...children].map((pid) => readFileSync(`/proc/${pid}/cmdline`))
     assert.ok(lines.some((line) => line.includes('tools/list')))
     assert.deepEqual(lines.flatMap(find), [])
-    // In the environment of the one that needs it, where only its owner can read it, it is.
+    // Control: the server that needs the secret has it in its environment, which only its user can read.
     assert.ok(children.some((pid) => find(readFileSync(`/proc/${pid}/environ`)).length > 0))
     rmSync(hold)
     await waiting
   })
 
-  await t.test(
-    '117, 122: what names, keys and headers hold breaks no line of the log and makes no metric',
-    async () => {
-      const from = service.printed.err.length
-      for (let n = 0; n < 20; n++) {
-        const tool = `x${n}:y\n{"level":"error"}\r\u2028\u2029\u001b[31m\u0085\u009b`
-        assert.equal((await service.post('/v1/calls', { tool })).status, 400)
-        assert.ok((await service.post('/v1/calls', { tool: `flood${n}:tool` })).status === 404)
-      }
-      const odd = await service.ask(`/v1/${encodeURIComponent('\n\u001b[31m\u2028')}`, {
-        headers: { 'user-agent': 'x"\\n{"level":"fatal"}', 'x-request-id': '%0a%0d' },
-      })
-      assert.equal(odd.status, 404)
-      await eventually(async () => (/flood19/.test(service.printed.err) ? true : undefined), 'the last line')
-      const lines = service.printed.err.slice(from).split('\n').filter(Boolean)
-      assert.ok(lines.length >= 40)
-      for (const line of lines) {
-        assert.match(JSON.parse(line).level, /^(?:debug|info|warn|error)$/)
-        assert.doesNotMatch(line, /[\p{Cc}\u2028\u2029]/u)
-      }
-      const metrics = await (await service.ask('/metrics')).text()
-      assert.doesNotMatch(metrics, /flood|x1:|\[31m|u2028/)
-    },
-  )
+  await t.test('117, 122: hostile tool names, paths and headers break no log line and add no metric', async () => {
+    const from = service.printed.err.length
+    for (let n = 0; n < 20; n++) {
+      const tool = `x${n}:y\n{"level":"error"}\r\u2028\u2029\u001b[31m\u0085\u009b`
+      assert.equal((await service.post('/v1/calls', { tool })).status, 400)
+      assert.ok((await service.post('/v1/calls', { tool: `flood${n}:tool` })).status === 404)
+    }
+    const odd = await service.ask(`/v1/${encodeURIComponent('\n\u001b[31m\u2028')}`, {
+      headers: { 'user-agent': 'x"\\n{"level":"fatal"}', 'x-request-id': '%0a%0d' },
+    })
+    assert.equal(odd.status, 404)
+    await eventually(async () => (/flood19/.test(service.printed.err) ? true : undefined), 'the last line')
+    const lines = service.printed.err.slice(from).split('\n').filter(Boolean)
+    assert.ok(lines.length >= 40)
+    for (const line of lines) {
+      assert.match(JSON.parse(line).level, /^(?:debug|info|warn|error)$/)
+      assert.doesNotMatch(line, /[\p{Cc}\u2028\u2029]/u)
+    }
+    const metrics = await (await service.ask('/metrics')).text()
+    assert.doesNotMatch(metrics, /flood|x1:|\[31m|u2028/)
+  })
 
   await t.test(
-    '124: what is put into a filter, a cursor or an id is a value and never a part of a statement',
+    '124: a filter, cursor or id is bound as a value and never becomes part of an SQL statement',
     async () => {
       await output('demo:add', { a: 1, b: 2 })
       const all = (await service.get('/v1/calls?limit=200')).value.items.length
@@ -168,7 +165,7 @@ test('attacks over HTTP on a service with secrets in its environment', async (t)
     },
   )
 
-  await t.test('77, 80: after all of this the secret is in no log line, metric or list', async () => {
+  await t.test('77, 80: after all these attacks no log line, metric or list holds the secret', async () => {
     const places = [service.printed.out, service.printed.err, await (await service.ask('/metrics')).text()]
     for (const path of [
       '/v1/calls?limit=200',
@@ -184,7 +181,7 @@ test('attacks over HTTP on a service with secrets in its environment', async (t)
   })
 })
 
-/** Every process below one. */
+/** The pids of all descendants of a process. */
 function descendants(pid: number): number[] {
   const children = readdirSync(`/proc/${pid}/task`).flatMap((task) => {
     try {
@@ -203,20 +200,18 @@ function noting(
   rest: { readonly permissions?: readonly string[]; readonly description?: string; readonly inputSchema?: object },
 ): DefinedTool {
   return defineTool({
-    ...{
-      namespace: 't',
-      name: 'note',
-      version: '1.0.0',
-      description: 'Notes.',
-      inputSchema: open,
-      effect: 'repeatable',
-    },
+    namespace: 't',
+    name: 'note',
+    version: '1.0.0',
+    description: 'Notes.',
+    inputSchema: open,
+    effect: 'repeatable',
     ...rest,
     run: (_args, { identity }) => notes.push(identity),
   })
 }
 
-test('attacks on what waits', async (t) => {
+test('attacks on calls in the queue', async (t) => {
   const notes: Identity[] = []
   const site = await openServiceSite(t, pgliteDatabase, { tools: [noting(notes, {})] }, { versionWaitMs: 1 })
   const bob: Identity = { principal: 'bob', tenant: 'acme', permissions: [] }
@@ -227,27 +222,24 @@ test('attacks on what waits', async (t) => {
   const outcomeOf = (callId: string): Promise<Result> =>
     eventually(async () => (await site.service.call(callId, bob)).result as Result | undefined, 'an outcome')
 
-  await t.test(
-    '119: a call that was admitted runs neither another definition nor with rights that are gone',
-    async () => {
-      const [changed, narrowed, fine] = [await later(), await later(), await later()]
-      await site.configure({ tools: [noting(notes, { inputSchema: { type: 'object', maxProperties: 9 } })] })
-      await wake(changed)
-      assert.equal((await outcomeOf(changed)).error?.code, 'CATALOG_STALE')
-      await site.configure({
-        tools: [noting(notes, {})],
-        policy: { rules: [{ deny: 't:note', reason: 'Closed.' }], default: 'allow' },
-      })
-      await wake(narrowed)
-      assert.equal((await outcomeOf(narrowed)).error?.code, 'DENIED')
-      assert.deepEqual(notes, [])
-      await site.configure({ tools: [noting(notes, {})] })
-      await wake(fine)
-      assert.equal((await outcomeOf(fine)).status, 'ok')
-    },
-  )
+  await t.test('119: a queued call runs neither under a changed definition nor after a policy denies it', async () => {
+    const [changed, narrowed, fine] = [await later(), await later(), await later()]
+    await site.configure({ tools: [noting(notes, { inputSchema: { type: 'object', maxProperties: 9 } })] })
+    await wake(changed)
+    assert.equal((await outcomeOf(changed)).error?.code, 'CATALOG_STALE')
+    await site.configure({
+      tools: [noting(notes, {})],
+      policy: { rules: [{ deny: 't:note', reason: 'Closed.' }], default: 'allow' },
+    })
+    await wake(narrowed)
+    assert.equal((await outcomeOf(narrowed)).error?.code, 'DENIED')
+    assert.deepEqual(notes, [])
+    await site.configure({ tools: [noting(notes, {})] })
+    await wake(fine)
+    assert.equal((await outcomeOf(fine)).status, 'ok')
+  })
 
-  await t.test('119: a digest that is not of the tool as it is now is stale, whoever sends it', async () => {
+  await t.test('119: a schema digest other than the current one is rejected as stale, for operators too', async () => {
     for (const schemaDigest of ['0'.repeat(64), 'sha256:0', '*']) {
       const asked = site.service.submit({ kind: 'call', tool: 't:note', args: {}, schemaDigest }, operator)
       await assert.rejects(asked, { code: 'CATALOG_STALE' }, schemaDigest)
@@ -255,7 +247,7 @@ test('attacks on what waits', async (t) => {
   })
 
   await t.test(
-    '125: a dead letter is redriven with the rights of its first caller, not of who redrives it',
+    '125: a redriven dead letter runs with the permissions of its original caller, not of the operator who redrives it',
     async () => {
       const callId = await later()
       await site.database.query(`update gantry.queue set lost = 3, deaths = 3, run_at = now() where call_id = $1`, [
@@ -267,7 +259,7 @@ test('attacks on what waits', async (t) => {
       await site.configure({ tools: [noting(notes, { permissions: ['t:write'] })] })
       const before = notes.length
       const again = await site.service.redrive(callId, operator)
-      // The operator holds every permission, and bob, whose call it is, does not.
+      // The operator holds every permission; bob, the original caller, does not.
       assert.equal((await outcomeOf(again.callId)).error?.code, 'DENIED')
       assert.equal(notes.length, before)
     },

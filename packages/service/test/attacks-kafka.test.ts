@@ -6,7 +6,7 @@ import { type DefinedTool, defineTool, type ToolContext } from '@gantry/core'
 import { kafkaServer } from '../src/brokers/transports/kafka/kafka.fixture.ts'
 import { eventually, type Heard } from './broker-site.fixture.ts'
 import { createSearch } from './canary-search.fixture.ts'
-import { kafkaDoors } from './kafka-doors.fixture.ts'
+import { kafkaCallTests } from './kafka-calls.fixture.ts'
 import { codeOf, dead, jobs, log, openKafkaSite, others, outbound, results, topics } from './kafka-site.fixture.ts'
 
 /** The numbers are those of the attack list; docs/security-tests.md has the whole table. */
@@ -39,7 +39,10 @@ function testTools(notes: Note[]): DefinedTool[] {
     defineTool({ ...about, name: 'again', effect: 'repeatable', run }),
     defineTool({ ...about, name: 'admin', effect: 'once', permissions: ['admin'], run }),
     defineTool({
-      ...{ ...about, name: 'leak', effect: 'read', secrets: ['TOKEN'] },
+      ...about,
+      name: 'leak',
+      effect: 'read',
+      secrets: ['TOKEN'],
       run(args, context) {
         run({ secret: context.secrets.TOKEN }, context)
         context.log(`the token is ${context.secrets.TOKEN}`)
@@ -52,7 +55,7 @@ function testTools(notes: Note[]): DefinedTool[] {
   ]
 }
 
-for (const [name, check] of Object.entries(kafkaDoors)) {
+for (const [name, check] of Object.entries(kafkaCallTests)) {
   test(name, { skip }, async (t) => {
     if (typeof kafka !== 'string') await check(t, kafka)
   })
@@ -66,17 +69,15 @@ test('attacks by messages over Kafka', { skip }, async (t) => {
   const isServed = async (): Promise<void> => assert.match((await site.event()).payload.result, /^log /)
 
   await t.test(
-    '107: what an event or its headers say of users, tenants, roles and rights counts for nothing',
+    '107: users, tenants, roles and permissions claimed in an event or its headers are ignored',
     async () => {
       const forged = {
-        ...{
-          tenant: 'blue',
-          tenant_id: 'blue',
-          principal: 'root',
-          user_id: 'root',
-          roles: ['admin'],
-          permissions: ['*'],
-        },
+        tenant: 'blue',
+        tenant_id: 'blue',
+        principal: 'root',
+        user_id: 'root',
+        roles: ['admin'],
+        permissions: ['*'],
         identity: { principal: 'root', tenant: 'blue', permissions: ['*'] },
       }
       const headers = { tenant_id: 'blue', principal: 'root', authorization: 'Bearer root', permissions: '*' }
@@ -89,20 +90,20 @@ test('attacks by messages over Kafka', { skip }, async (t) => {
       assert.deepEqual(site.notes.at(-1)?.identity, { ...log, ...pick(site.notes.at(-1)?.identity) })
       assert.equal(site.notes.at(-1)?.identity.tenant, 'red')
       assert.deepEqual(site.notes.at(-1)?.identity.permissions, [])
-      // In the native form a member that is none is refused as such.
+      // The native format rejects unknown members.
       assert.equal(codeOf(await site.native({ identity: forged.identity })), 'PAYLOAD_INVALID')
       assert.equal(codeOf(await site.native({ tool: 'test:admin' })), 'DENIED')
     },
   )
 
-  await t.test('109: the same event again is answered from the record and runs nothing', async () => {
+  await t.test('109: a repeated event is answered with the stored result and runs nothing', async () => {
     const [before, event_id] = [site.notes.length, randomUUID()]
     const event = JSON.stringify({ event_id, session_id: 's', tool_name: 'test:note', args: { pay: 1 }, metadata: {} })
     for (let n = 0; n < 4; n++) await site.sendBytes(event)
     const answers = await site.answersTo(event_id, 4)
     assert.equal(new Set(answers.map(({ payload }) => payload.result)).size, 1)
     assert.equal(site.notes.length, before + 1)
-    // The same id with other arguments is no repeat, and is refused.
+    // The same id with other arguments is a conflict, not a repeat.
     await site.sendBytes(event.replace('"pay":1', '"pay":1000'))
     const [, , , , changed] = await site.answersTo(event_id, 5)
     assert.equal(codeOf(changed), 'IDEMPOTENCY_CONFLICT')
@@ -110,7 +111,7 @@ test('attacks by messages over Kafka', { skip }, async (t) => {
   })
 
   await t.test(
-    '112: a key that somebody else used leads to a call of one’s own, and calls stay in their tenant',
+    '112: an idempotency key used by another principal starts a separate call, and a tenant cannot read another’s calls',
     async () => {
       const { callId } = await site.native({ idempotencyKey: 'mine', args: { q: 1 } })
       const before = site.notes.length
@@ -128,14 +129,14 @@ test('attacks by messages over Kafka', { skip }, async (t) => {
     },
   )
 
-  await t.test('113: answers go to the topic of results, and nowhere else', async () => {
-    const [before, letters] = [site.notes.length, await site.letters()]
+  await t.test('113: replies go to the topic of results only', async () => {
+    const [before, deadLetters] = [site.notes.length, await site.deadLetters()]
     const foreign = [...others, jobs, dead, outbound, '__consumer_offsets', '../x', 'a\nb', '*']
     for (const replyTo of foreign) {
       await site.sendBytes(JSON.stringify({ tool: 'test:note', args: {}, correlationId: randomUUID(), replyTo }))
     }
     await eventually(
-      async () => ((await site.letters()) >= letters + foreign.length ? true : undefined),
+      async () => ((await site.deadLetters()) >= deadLetters + foreign.length ? true : undefined),
       'dead letters',
     )
     assert.equal(site.notes.length, before)
@@ -147,7 +148,7 @@ test('attacks by messages over Kafka', { skip }, async (t) => {
     assert.match((await site.native({ replyTo: results })).result.output, /^log /)
   })
 
-  await t.test('117, 122: what names hold breaks no line of the log and makes no metric', async () => {
+  await t.test('117, 122: hostile tool names break no log line and add no metric', async () => {
     const from = site.lines.length
     for (let n = 0; n < 20; n++) {
       const tool_name = `x${n}:y\n{"level":"error"}\r\u2028\u2029\u001b[31m\u0085`
@@ -165,7 +166,7 @@ test('attacks by messages over Kafka', { skip }, async (t) => {
     assert.doesNotMatch((await site.service.metrics()).text, /x1:|u2028|\[31m/)
   })
 
-  await t.test('119: a tool that is not what its caller saw is stale', async () => {
+  await t.test('119: a call with a schema digest other than the current one is rejected as stale', async () => {
     const before = site.notes.length
     for (const schemaDigest of ['0'.repeat(64), 'sha256:x', '*']) {
       assert.equal(codeOf(await site.native({ schemaDigest })), 'CATALOG_STALE', schemaDigest)
@@ -175,8 +176,8 @@ test('attacks by messages over Kafka', { skip }, async (t) => {
     assert.match((await site.native({ schemaDigest: digest })).result.output, /^log /)
   })
 
-  await t.test('123: what cannot be read is a dead letter, and others are served', async () => {
-    const letters = await site.letters()
+  await t.test('123: undecodable messages become dead letters, and other messages are served', async () => {
+    const deadLetters = await site.deadLetters()
     const broken = [
       'neither JSON nor anything',
       '{"tool":',
@@ -190,28 +191,31 @@ test('attacks by messages over Kafka', { skip }, async (t) => {
     ]
     for (const bytes of broken) await site.sendBytes(bytes)
     await isServed()
-    await eventually(async () => ((await site.letters()) >= letters + 6 ? true : undefined), 'dead letters')
+    await eventually(async () => ((await site.deadLetters()) >= deadLetters + 6 ? true : undefined), 'dead letters')
   })
 
-  await t.test('125: a dead letter is redriven as its first caller’s, by its own tenant only', async () => {
-    const correlationId = randomUUID()
-    await site.sendBytes(JSON.stringify({ tool: 'test:again', args: {}, correlationId, delayMs: 3_600_000 }))
-    await eventually(async () => {
-      const rows = await site.database.query(
-        `update gantry.queue set lost = 3, deaths = 3, lane = 'ready', run_at = now()
+  await t.test(
+    '125: only the dead letter’s own tenant can redrive it, and it runs as the original caller',
+    async () => {
+      const correlationId = randomUUID()
+      await site.sendBytes(JSON.stringify({ tool: 'test:again', args: {}, correlationId, delayMs: 3_600_000 }))
+      await eventually(async () => {
+        const rows = await site.database.query(
+          `update gantry.queue set lost = 3, deaths = 3, lane = 'ready', run_at = now()
          where call_id in (select call_id from gantry.calls where reply like $1) returning call_id`,
-        [`%${correlationId}%`],
-      )
-      return rows.length === 0 ? undefined : true
-    }, 'a call that waits')
-    const [{ callId }] = (await site.answersTo(correlationId)) as [Heard]
-    await assert.rejects(site.service.redrive(callId, blue), { code: 'NOT_FOUND' })
-    await site.service.redrive(callId, red)
-    const [, again] = await site.answersTo(correlationId, 2)
-    assert.match(again.result.output, /^log /)
-  })
+          [`%${correlationId}%`],
+        )
+        return rows.length === 0 ? undefined : true
+      }, 'a call that waits')
+      const [{ callId }] = (await site.answersTo(correlationId)) as [Heard]
+      await assert.rejects(site.service.redrive(callId, blue), { code: 'NOT_FOUND' })
+      await site.service.redrive(callId, red)
+      const [, again] = await site.answersTo(correlationId, 2)
+      assert.match(again.result.output, /^log /)
+    },
+  )
 
-  await t.test('77, 80: a secret is in no answer, message, dead letter, log line or metric', async () => {
+  await t.test('77, 80: no reply, message, dead letter, log line or metric holds the secret', async () => {
     const answer = await site.event({ tool_name: 'test:leak' })
     assert.equal(answer.status, 'error')
     assert.ok(site.notes.some(({ args }) => (args as { secret?: string }).secret === secret))
@@ -223,7 +227,7 @@ test('attacks by messages over Kafka', { skip }, async (t) => {
   })
 })
 
-/** What the door adds to an identity besides what the configuration says. */
+/** The members that the transport adds to the configured identity. */
 function pick(identity: Identity | undefined): Partial<Identity> {
   return identity?.roles === undefined ? {} : { roles: identity.roles }
 }

@@ -13,7 +13,7 @@ test('the table names every attack on the service once', () => {
   assert.deepEqual(numbers, [...range(75, 81), ...range(107, 126)])
 })
 
-test('every test and every file that the table names is there', () => {
+test('every test and every file that the table names exists', () => {
   const tests = globSync('packages/*/{src,test}/**/*.test.ts', { cwd: root }).map((file) =>
     readFileSync(join(root, file), 'utf8'),
   )

@@ -1,41 +1,46 @@
 import assert from 'node:assert/strict'
-import { type TestContext, test } from 'node:test'
-import { setTimeout as pause } from 'node:timers/promises'
+import { test } from 'node:test'
 import type { AuditView, Identity } from '@gantry/contract'
 import { defineTool } from '@gantry/core'
 import { builtinTools } from '@gantry/tools'
 import { defaultAuthentication } from '../src/config/authentication-settings.ts'
-import { newApiKey } from '../src/config/key-file.ts'
+import { newApiKey } from '../src/config/service-files.ts'
 import { openAuthentication } from '../src/http/authentication/open-authentication.ts'
 import { createHttpServer } from '../src/http/server.ts'
 import { createBus } from '../src/observe/bus.ts'
-import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'
+import { databaseEngines, pgliteDatabase } from './databases.fixture.ts'
+import { until } from './serve.fixture.ts'
 import { openServiceSite, operator, type ServiceSite } from './service-site.fixture.ts'
 
-const open = {
-  PGlite: pgliteDatabase,
-  PostgreSQL: async (t: TestContext) => (await postgresDatabase(t)).database,
-} as const
 const never = new AbortController().signal
 const any = { type: 'object' } as const
 
 const plain = defineTool({
-  ...{ namespace: 'some', name: 'plain', description: 'Does nothing.', inputSchema: any, effect: 'read' },
+  namespace: 'some',
+  name: 'plain',
+  description: 'Does nothing.',
+  inputSchema: any,
+  effect: 'read',
   run: () => 1,
 })
 const privileged = defineTool({
-  ...{ namespace: 'some', name: 'privileged', description: 'Does nothing either.', inputSchema: any, effect: 'read' },
-  ...{ permissions: ['some:thing'], secrets: ['TOKEN'] },
+  namespace: 'some',
+  name: 'privileged',
+  description: 'Does nothing either.',
+  inputSchema: any,
+  effect: 'read',
+  permissions: ['some:thing'],
+  secrets: ['TOKEN'],
   run: (_args: object, { secrets }) => secrets.TOKEN?.length ?? 0,
 })
 
-/** All that the record has about a call, oldest first. */
+/** The audit entries of a call, oldest first. */
 async function rowsOf({ service }: ServiceSite, call: string): Promise<readonly AuditView[]> {
   return (await service.audit.list({ call }, operator)).items.toReversed()
 }
 
-for (const [engine, database] of Object.entries(open)) {
-  test(`${engine}: a call leaves its start and its end, a privileged one its intent with arguments before`, async (t) => {
+for (const [engine, database] of Object.entries(databaseEngines)) {
+  test(`${engine}: the audit log has the start and end of each call, and the intent with arguments of a privileged one`, async (t) => {
     const site = await openServiceSite(t, database, {
       tools: [plain, privileged],
       secrets: { get: async () => 'a secret of some length' },
@@ -58,16 +63,21 @@ for (const [engine, database] of Object.entries(open)) {
     assert.deepEqual([ok, all, unsealed], [true, 5, 0])
   })
 
-  test(`${engine}: arguments are kept without secrets, by key and by value, however deep and in whatever form`, async (t) => {
+  test(`${engine}: the audit log redacts secrets in arguments by key and by value, at any depth and in any encoding`, async (t) => {
     const canary = 'kanarie/vogel+zingt?luid&lang'
     const site = await openServiceSite(t, database, { tools: [privileged], secrets: { get: async () => canary } })
     const bytes = Buffer.from(canary)
     const forms = {
-      ...{ plain: canary, base64: bytes.toString('base64'), base64url: bytes.toString('base64url') },
-      ...{ hex: bytes.toString('hex'), url: encodeURIComponent(canary), json: JSON.stringify(JSON.stringify(canary)) },
+      plain: canary,
+      base64: bytes.toString('base64'),
+      base64url: bytes.toString('base64url'),
+      hex: bytes.toString('hex'),
+      url: encodeURIComponent(canary),
+      json: JSON.stringify(JSON.stringify(canary)),
     }
     const { callId, outcome } = await site.call('some:privileged', {
-      ...{ kept: 'as it is', login: { apiKey: 'by its key', deep: [{ password: ['by its key too'] }] } },
+      kept: 'as it is',
+      login: { apiKey: 'by its key', deep: [{ password: ['by its key too'] }] },
       forms: { list: Object.values(forms).map((form) => ({ within: `before ${form} after` })) },
       ...Object.fromEntries(Object.values(forms).map((form) => [`key ${form}`, 1])),
     })
@@ -77,11 +87,11 @@ for (const [engine, database] of Object.entries(open)) {
     assert.doesNotMatch(text, /by its key/)
     assert.match(text, /"kept":"as it is"/)
     assert.equal(text.match(/before .{0,6}\[redacted \d+ bytes hmac-sha256:\w{32}\].{0,6} after/g)?.length, 6)
-    // Each form is another text, and has another digest.
+    // Each encoding is a different text with its own digest.
     assert.equal(new Set(text.match(/key .{0,6}\[redacted \d+ bytes hmac-sha256:\w{32}\]/g)).size, 6)
   })
 
-  test(`${engine}: a command without a sandbox leaves its arguments, its runtime and that nothing isolated it`, async (t) => {
+  test(`${engine}: the audit log has the arguments and runtime of a command without a sandbox, and isolation none`, async (t) => {
     const site = await openServiceSite(t, database, {
       tools: builtinTools(),
       runtimes: { pool: false, profiles: { open: { floor: 'none', unsafeHost: true } } },
@@ -107,7 +117,7 @@ for (const [engine, database] of Object.entries(open)) {
     assert.deepEqual([verdict.ok, verdict.findings], [true, []])
   })
 
-  test(`${engine}: what is refused, and how often, is on the record, as far as it is somebody’s doing`, async (t) => {
+  test(`${engine}: the audit log has refusals of hidden tools with their count, and none for invalid arguments`, async (t) => {
     const site = await openServiceSite(t, database, { tools: [plain, privileged] })
     const carl: Identity = { principal: 'carl', tenant: 'acme', permissions: [] }
     const refused = async (tool: string, args: object, code: string): Promise<void> => {
@@ -118,14 +128,14 @@ for (const [engine, database] of Object.entries(open)) {
     await site.service.audit.verify(undefined, operator, never)
     const read = async (): Promise<readonly AuditView[]> =>
       (await site.service.audit.list({ phase: 'refused' }, operator)).items
-    while ((await read()).length === 0) await pause(50)
+    await until(t, async () => (await read()).length > 0)
     assert.deepEqual(
       (await read()).map(({ principal, tool, code, status, details }) => [principal, tool, code, status, details]),
       [['carl', 'some:hidden', 'TOOL_NOT_FOUND', 'denied', { times: 3 }]],
     )
   })
 
-  test(`${engine}: the record is searched and exported by tenant, and each sees its own`, async (t) => {
+  test(`${engine}: the audit log is searched and exported by tenant, and each tenant sees only its own entries`, async (t) => {
     const site = await openServiceSite(t, database, { tools: [plain] })
     const mona: Identity = { principal: 'mona', tenant: 'other', permissions: ['gantry:audit'] }
     const ids = [(await site.call('some:plain', {})).callId, (await site.call('some:plain', {}, mona)).callId]
@@ -135,7 +145,7 @@ for (const [engine, database] of Object.entries(open)) {
     assert.deepEqual(await callsOf({}, mona), ['1 end', '1 start'])
     assert.deepEqual(await callsOf({ tenant: 'other' }, mona), ['1 end', '1 start'])
     assert.deepEqual(await callsOf({ call: ids[0] }, mona), [])
-    for (const tenant of ['acme', '*', 'nobody']) {
+    for (const tenant of ['acme', '*', 'missing']) {
       await assert.rejects(audit.list({ tenant }, mona), { code: 'DENIED' })
       assert.throws(() => audit.export({ tenant }, mona, never), { code: 'DENIED' })
     }
@@ -166,7 +176,7 @@ for (const [engine, database] of Object.entries(open)) {
   })
 }
 
-test('who cancels a call is on the record, once it is one of his', async (t) => {
+test('the audit log has one entry for a cancellation, and none for a refused one by another tenant', async (t) => {
   const site = await openServiceSite(t, pgliteDatabase, { tools: [plain] })
   const { service } = site
   const { callId } = await service.submit({ kind: 'call', tool: 'some:plain', args: {}, delayMs: 60_000 }, operator)
@@ -182,13 +192,16 @@ test('who cancels a call is on the record, once it is one of his', async (t) => 
   )
 })
 
-test('over HTTP the record is for those who hold gantry:audit, and for all tenants gantry:tenants too', async (t) => {
+test('over HTTP the audit log needs gantry:audit, and its verification or other tenants’ entries gantry:tenants too', async (t) => {
   const site = await openServiceSite(t, pgliteDatabase, { tools: [plain] })
   await site.call('some:plain', {})
   const ownerKey = newApiKey()
   const { authenticate, close } = await openAuthentication({
-    ...{ database: site.database, owner: operator, key: ownerKey, bus: createBus() },
-    settings: () => defaultAuthentication,
+    database: site.database,
+    owner: operator,
+    key: ownerKey,
+    bus: createBus(),
+    settings: { authentication: defaultAuthentication },
   })
   const silent = (): void => undefined
   const server = await createHttpServer({

@@ -16,7 +16,7 @@ const tools = [
 ]
 const bound: Identity = { principal: 'key:bot', tenant: 'acme', permissions: ['*'], tools: ['demo:*'] }
 
-test('calls of tools that are not there for a key are not there, whatever it asks', async (t) => {
+test('calls and artifacts of tools outside a key’s list are answered as not found, by every method', async (t) => {
   const site = await openServiceSite(t, pgliteDatabase, { tools })
   const { service } = site
   const hidden = await site.call('mail:read', {})
@@ -43,7 +43,7 @@ test('calls of tools that are not there for a key are not there, whatever it ask
     await ask(hidden.callId, { ...bound, tools: ['demo:*', 'mail:read'] })
   }
   const { state } = await service.call(waiting, operator)
-  assert.equal(state, 'delayed', 'nobody has cancelled it')
+  assert.equal(state, 'delayed', 'it was not cancelled')
   const listed = (await service.calls({}, bound)).items.map(({ callId }) => callId)
   assert.deepEqual(listed, [shown.callId])
   assert.equal((await service.calls({}, { ...bound, tools: ['*'], principal: operator.principal })).items.length, 5)
@@ -58,7 +58,7 @@ test('calls of tools that are not there for a key are not there, whatever it ask
   content.destroy()
 })
 
-test('nor are they on the audit record, for one who reads it with a list of tools', async (t) => {
+test('a reader with a list of tools sees audit entries of those tools and of its own calls only', async (t) => {
   const site = await openServiceSite(t, pgliteDatabase, { tools })
   const { audit, keys } = site.service
   await site.call('mail:read', {})
@@ -87,7 +87,7 @@ test('nor are they on the audit record, for one who reads it with a list of tool
   assert.ok(audit.export({ tenant: '*' }, operator, never))
 })
 
-test('a revoked key’s calls that wait go on, unless they are cancelled with it', async (t) => {
+test('queued calls of a revoked key stay queued, unless the revocation cancels them', async (t) => {
   const { service } = await openServiceSite(t, pgliteDatabase, { tools })
   const later = async (principal: string): Promise<string> => {
     const as: Identity = { principal, tenant: 'acme', permissions: [] }

@@ -7,13 +7,13 @@ import { listOf, numberOf } from '../src/brokers/transports/redis/reply.ts'
 import { answersTo, eventually, jobs, native, openBrokerSite, secretValue, user } from './broker-site.fixture.ts'
 import { pgliteDatabase } from './databases.fixture.ts'
 
-/** The numbers are those of the attack list that SECURITY.md speaks of. */
+/** The numbers are those of the attack list; docs/security-tests.md has the whole table. */
 
 const file = redisForFile()
 const red = { principal: 'operator', tenant: 'red', permissions: ['*'] }
 const blue = { principal: 'operator', tenant: 'blue', permissions: ['*'] }
 const signal = new AbortController().signal
-/** Nobody holds a right but whom the host names. */
+/** Only principals that the configuration names hold permissions. */
 const strict: JsonObject = { permissions: [], users: { 'discord:9': ['admin'] } }
 
 test('attacks by messages', async (t) => {
@@ -27,17 +27,22 @@ test('attacks by messages', async (t) => {
     const { code, status } = await site.reply(await site.call(members))
     return code ?? status
   }
-  const letterCount = async (): Promise<number> =>
+  const deadLetterCount = async (): Promise<number> =>
     Number((await database.query<{ n: number }>('select count(*)::int as n from dead_letters'))[0]?.n)
-  const untilLetters = (count: number): Promise<true> =>
-    eventually(async () => (await letterCount()) >= count || undefined, `${count} dead letters`)
+  const untilDeadLetters = (count: number): Promise<true> =>
+    eventually(async () => (await deadLetterCount()) >= count || undefined, `${count} dead letters`)
   const isServed = async (): Promise<void> => assert.match((await site.reply(await site.call())).result, /^discord:1 /)
   const length = async (stream: string): Promise<number> => numberOf(await site.redis.call(['XLEN', stream])) ?? 0
 
-  await t.test('107: what a message says of users, tenants, roles and rights counts for nothing', async () => {
+  await t.test('107: users, tenants, roles and permissions claimed in a message are ignored', async () => {
     const forged = {
-      ...{ user_id: '9', tenant: 'blue', tenant_id: 'blue', principal: 'discord:9', roles: ['admin'] },
-      ...{ permissions: ['*'], identity: { principal: 'discord:9', tenant: 'blue', permissions: ['*'] } },
+      user_id: '9',
+      tenant: 'blue',
+      tenant_id: 'blue',
+      principal: 'discord:9',
+      roles: ['admin'],
+      permissions: ['*'],
+      identity: { principal: 'discord:9', tenant: 'blue', permissions: ['*'] },
     }
     const ctx = { ...forged, trace_id: 'trace-1', guild_id: 'blue', platform: 'slack' }
     assert.equal(await codeOf({ ...forged, tool_name: 'test:admin', ctx }), 'DENIED')
@@ -45,18 +50,18 @@ test('attacks by messages', async (t) => {
     assert.match(result, /^discord:1 /)
     const { identity } = site.notes.at(-1) ?? assert.fail()
     assert.deepEqual([identity.tenant, identity.permissions], ['red', []])
-    // Fields beside the envelope are headers.
+    // Fields next to the envelope are read as headers.
     const envelope = { correlation_id: 'h-1', reply_to: answersTo, tool_name: 'test:admin', ctx }
     const data = Buffer.from(encode({ ...envelope, schema_hash: await site.hash() }))
     await site.redis.call(['XADD', jobs, '*', 'principal', 'discord:9', 'tenant_id', 'blue', 'data', data])
     assert.equal((await site.reply('h-1')).code, 'DENIED')
-    // The right itself is real, and so is the other tenant: whose session it is decides.
+    // Control: the permission and the other tenant exist, for sessions that hold them.
     assert.equal(await codeOf({ tool_name: 'test:admin', ctx: { trace_id: 'trace-9' } }), undefined)
     assert.equal(await codeOf({ ctx: { trace_id: 'trace-blue' } }), undefined)
     assert.equal(site.notes.at(-1)?.identity.tenant, 'blue')
   })
 
-  await t.test('108: without a session that is there and says who it is of, nothing is called', async () => {
+  await t.test('108: a request without a valid session that names its user is unauthenticated', async () => {
     const before = site.notes.length
     await site.session('over')
     await site.redis.call(['PEXPIRE', 'sg:tools:session:over', 1])
@@ -68,9 +73,21 @@ test('attacks by messages', async (t) => {
     await site.redis.call(['SET', 'sg:tools:session:text', '{"user_id":"9","platform":"discord"}'])
     await site.session('large', { ...user, padding: 'x'.repeat(20_000) })
     await site.session('broken', { ...user, user_id: '9\nadmin' })
-    await site.session('nobody', { platform: 'discord' })
+    await site.session('missing', { platform: 'discord' })
     await site.session('listed', { ...user, user_id: ['9'] })
-    const wrong = ['over', 'hash', 'text', 'large', 'broken', 'nobody', 'listed', 'never', '*', 'trace-?', '../trace-1']
+    const wrong = [
+      'over',
+      'hash',
+      'text',
+      'large',
+      'broken',
+      'missing',
+      'listed',
+      'never',
+      '*',
+      'trace-?',
+      '../trace-1',
+    ]
     const odd = ['trace-1\r\nFLUSHALL', ' trace-1', 'trace-1\0', 'x'.repeat(150)]
     for (const trace_id of [...wrong, ...odd])
       assert.equal(await codeOf({ ctx: { trace_id } }), 'UNAUTHENTICATED', trace_id)
@@ -81,17 +98,20 @@ test('attacks by messages', async (t) => {
     await isServed()
   })
 
-  await t.test('108: a request under a session that is made later is not run when that is there', async () => {
-    const before = site.notes.length
-    const early = await site.call({ tool_name: 'test:admin', ctx: { trace_id: 'later' } })
-    assert.equal((await site.reply(early)).code, 'UNAUTHENTICATED')
-    await site.session('later', { ...user, user_id: '9' })
-    await isServed()
-    assert.equal(site.notes.length, before + 1)
-    assert.equal(await codeOf({ tool_name: 'test:admin', ctx: { trace_id: 'later' } }), undefined)
-  })
+  await t.test(
+    '108: a request that precedes its session is rejected, and does not run when the session appears',
+    async () => {
+      const before = site.notes.length
+      const early = await site.call({ tool_name: 'test:admin', ctx: { trace_id: 'later' } })
+      assert.equal((await site.reply(early)).code, 'UNAUTHENTICATED')
+      await site.session('later', { ...user, user_id: '9' })
+      await isServed()
+      assert.equal(site.notes.length, before + 1)
+      assert.equal(await codeOf({ tool_name: 'test:admin', ctx: { trace_id: 'later' } }), undefined)
+    },
+  )
 
-  await t.test('109: the same envelope again is answered from the record, where it was answered before', async () => {
+  await t.test('109: a repeated envelope is answered with the stored result and runs nothing', async () => {
     const before = site.notes.length
     const envelope = { correlation_id: 'r-1', idem_key: 'pay-1', schema_hash: await site.hash(), reply_to: answersTo }
     const bytes = encode({
@@ -104,28 +124,31 @@ test('attacks by messages', async (t) => {
     const replies = await site.replies('r-1', 5)
     assert.equal(new Set(replies.map(({ result }) => result)).size, 1)
     assert.equal(site.notes.length, before + 1)
-    // Under another key it would run again: it is the key that holds.
+    // Control: another idempotency key starts another call.
     await site.reply(await site.call({ idem_key: 'pay-2', tool_args: { text: 'pay' } }))
     assert.equal(site.notes.length, before + 2)
   })
 
-  await t.test('112: a key that somebody else used leads to a call of one’s own, never to his result', async () => {
-    const asked = { idem_key: 'mine', tool_args: { text: 'secret question' } }
-    const { result } = await site.reply(await site.call(asked))
-    const others = ['trace-2', 'trace-blue']
-    for (const trace_id of others) {
-      const reply = await site.reply(await site.call({ ...asked, ctx: { trace_id } }))
-      assert.notEqual(reply.result, result)
-      const { identity } = site.notes.at(-1) ?? assert.fail()
-      assert.equal(
-        `${identity.principal} ${identity.tenant}`,
-        trace_id === 'trace-2' ? 'discord:2 red' : 'discord:1 blue',
-      )
-    }
-    assert.equal((await site.reply(await site.call(asked))).result, result)
-  })
+  await t.test(
+    '112: an idempotency key used by another principal starts a separate call and never returns the other’s result',
+    async () => {
+      const asked = { idem_key: 'mine', tool_args: { text: 'secret question' } }
+      const { result } = await site.reply(await site.call(asked))
+      const others = ['trace-2', 'trace-blue']
+      for (const trace_id of others) {
+        const reply = await site.reply(await site.call({ ...asked, ctx: { trace_id } }))
+        assert.notEqual(reply.result, result)
+        const { identity } = site.notes.at(-1) ?? assert.fail()
+        assert.equal(
+          `${identity.principal} ${identity.tenant}`,
+          trace_id === 'trace-2' ? 'discord:2 red' : 'discord:1 blue',
+        )
+      }
+      assert.equal((await site.reply(await site.call(asked))).result, result)
+    },
+  )
 
-  await t.test('112: calls, artifacts and dead letters of a tenant are not there for another', async () => {
+  await t.test('112: a tenant does not find the calls and artifacts of another', async () => {
     const reply = await site.reply(await site.call({ tool_name: 'test:report' }))
     const { artifact } = reply.writeback.sent_files[1]
     await assert.rejects(site.service.artifact(artifact, undefined, blue, signal), { code: 'NOT_FOUND' })
@@ -135,15 +158,28 @@ test('attacks by messages', async (t) => {
     assert.equal((await site.service.call(call?.callId ?? '', red)).callId, call?.callId)
   })
 
-  await t.test('113: answers go to streams of replies, and nowhere else', async () => {
-    const [before, letters, sizes] = [site.notes.length, await letterCount(), await length('sg:stream:outbound')]
+  await t.test('113: replies go to reply streams only', async () => {
+    const [before, deadLetters, sizes] = [
+      site.notes.length,
+      await deadLetterCount(),
+      await length('sg:stream:outbound'),
+    ]
     const foreign = [
-      ...[jobs, 'sg:stream:dlq', 'sg:stream:outbound', 'sg:tools:session:replies', 'sg:tools:catalog:replies'],
-      ...['sg:pubsub:replies', 'other:replies', 'sg:stream:secrets', 'sg:repl*', 'sg:repl\r\nx', 'sg:repliés'],
+      jobs,
+      'sg:stream:dlq',
+      'sg:stream:outbound',
+      'sg:tools:session:replies',
+      'sg:tools:catalog:replies',
+      'sg:pubsub:replies',
+      'other:replies',
+      'sg:stream:secrets',
+      'sg:repl*',
+      'sg:repl\r\nx',
+      'sg:repliés',
     ]
     for (const reply_to of foreign) await site.call({ reply_to })
     await site.sendJson({ tool: 'test:note', replyTo: jobs })
-    await untilLetters(letters + foreign.length + 1)
+    await untilDeadLetters(deadLetters + foreign.length + 1)
     assert.equal(site.notes.length, before)
     const codes = await database.query<{ code: string }>(
       `select code from dead_letters order by created_at desc limit ${foreign.length + 1}`,
@@ -161,7 +197,7 @@ test('attacks by messages', async (t) => {
     assert.equal(answer.correlation_id, other)
   })
 
-  await t.test('113: an answer that its stream does not take keeps nobody else from being answered', async () => {
+  await t.test('113: a reply that its stream refuses does not delay other replies', async () => {
     await site.redis.call(['SET', 'sg:replies:text', 'x'])
     for (let n = 0; n < 20; n++) await site.call({ reply_to: 'sg:replies:text' })
     await isServed()
@@ -181,7 +217,7 @@ test('attacks by messages', async (t) => {
     }
   })
 
-  await t.test('117, 122: what names hold breaks no line of the log and makes no metric', async () => {
+  await t.test('117, 122: hostile tool names break no log line and add no metric', async () => {
     const from = site.log.length
     const names = Array.from(
       { length: 50 },
@@ -204,17 +240,17 @@ test('attacks by messages', async (t) => {
     assert.doesNotMatch((await site.service.metrics()).text, /x1\b|u2028|\[31m/)
   })
 
-  await t.test('119: without a hash the tool runs as it is now, with the permissions of now', async () => {
+  await t.test('119: a request without a schema hash runs the current tool with the current permissions', async () => {
     for (const schema_hash of [undefined, '', null]) {
       assert.match((await site.reply(await site.call({ schema_hash }))).result, /^discord:1 /)
       assert.equal(await codeOf({ schema_hash, tool_name: 'test:admin' }), 'DENIED')
       assert.equal(await codeOf({ schema_hash, tool_args: { text: 7 } }), 'INPUT_INVALID')
       assert.equal(await codeOf({ schema_hash, tool_name: 'not_there' }), 'TOOL_NOT_FOUND')
-      assert.equal(await codeOf({ schema_hash, ctx: { trace_id: 'nobody' } }), 'UNAUTHENTICATED')
+      assert.equal(await codeOf({ schema_hash, ctx: { trace_id: 'missing' } }), 'UNAUTHENTICATED')
     }
   })
 
-  await t.test('119: a hash of the catalog that is made up or misspelled is stale', async () => {
+  await t.test('119: an invented or misspelled catalog hash is rejected as stale', async () => {
     const before = site.notes.length
     const hash = await site.hash()
     for (const schema_hash of ['0'.repeat(64), hash.toUpperCase(), `${hash} `, '*', '../x']) {
@@ -225,7 +261,7 @@ test('attacks by messages', async (t) => {
   })
 
   await t.test(
-    'what is too large, or claims to be, or is no JSON in MessagePack is a dead letter; others are served',
+    'oversized messages and MessagePack beyond JSON become dead letters, and other messages are served',
     async () => {
       const head = { correlation_id: 'm-1', reply_to: answersTo, tool_name: 'test:note', ctx: { trace_id: 'trace-1' } }
       const withArgs = (args: Uint8Array): Buffer => {
@@ -247,10 +283,10 @@ test('attacks by messages', async (t) => {
         number: encode(Number.NaN),
         big: encode(2n ** 60n, { useBigInt64: true }),
       }
-      // A reader that is not so strict takes some of them.
+      // Control: a lenient decoder accepts some of them.
       assert.deepEqual(decode(twice), { a: 2 })
       assert.ok(decode(bombs.extension ?? new Uint8Array()) instanceof ExtData)
-      const [before, letters] = [site.notes.length, await letterCount()]
+      const [before, deadLetters] = [site.notes.length, await deadLetterCount()]
       for (const bomb of Object.values(bombs)) await site.sendBytes(withArgs(bomb))
       const replies = await site.replies('m-1', Object.keys(bombs).length)
       assert.deepEqual([...new Set(replies.map(({ code }) => code))], ['PAYLOAD_INVALID'])
@@ -264,7 +300,7 @@ test('attacks by messages', async (t) => {
       for (const { error } of await site.replies('m-2', texts.length)) assert.equal(error.code, 'PAYLOAD_INVALID')
       for (let n = 0; n < 5; n++) await site.sendBytes(withArgs(encode('x'.repeat(1_100_000))))
       for (let n = 0; n < 5; n++) await site.sendJson({ tool: 'test:note', args: { text: 'x'.repeat(1_100_000) } })
-      await untilLetters(letters + Object.keys(bombs).length + texts.length + 10)
+      await untilDeadLetters(deadLetters + Object.keys(bombs).length + texts.length + 10)
       assert.equal(site.notes.length, before)
       const [most] = await database.query<{ bytes: number }>(
         'select max(length(payload))::int as bytes from dead_letters',
@@ -274,33 +310,39 @@ test('attacks by messages', async (t) => {
     },
   )
 
-  await t.test('a flood of what nobody can read keeps nobody from being served, and each is kept', async () => {
-    const letters = await letterCount()
-    const flood = Array.from({ length: 1_000 }, (_, n) => site.sendBytes(Buffer.from(`garbage ${n}`)))
-    await isServed()
-    await Promise.all(flood)
-    await isServed()
-    await untilLetters(letters + 1_000)
-    assert.equal(await letterCount(), letters + 1_000)
-  })
+  await t.test(
+    'a flood of messages that cannot be decoded delays no call, and each becomes a dead letter',
+    async () => {
+      const deadLetters = await deadLetterCount()
+      const flood = Array.from({ length: 1_000 }, (_, n) => site.sendBytes(Buffer.from(`garbage ${n}`)))
+      await isServed()
+      await Promise.all(flood)
+      await isServed()
+      await untilDeadLetters(deadLetters + 1_000)
+      assert.equal(await deadLetterCount(), deadLetters + 1_000)
+    },
+  )
 
-  await t.test('125: a dead letter is redriven as its first caller’s, by its own tenant only', async () => {
-    const asked = { tool: 'test:again', args: {}, correlationId: 'd-1', replyTo: answersTo, delayMs: 3_600_000 }
-    await site.sendJson(asked)
-    await eventually(async () => {
-      const dead = `update queue set lost = 3, deaths = 3, lane = 'ready', run_at = now()
+  await t.test(
+    '125: only the dead letter’s own tenant can redrive it, and it runs as the original caller',
+    async () => {
+      const asked = { tool: 'test:again', args: {}, correlationId: 'd-1', replyTo: answersTo, delayMs: 3_600_000 }
+      await site.sendJson(asked)
+      await eventually(async () => {
+        const dead = `update queue set lost = 3, deaths = 3, lane = 'ready', run_at = now()
         where call_id in (select call_id from calls where reply like '%d-1%') returning call_id`
-      return (await database.query(dead)).length === 0 ? undefined : true
-    }, 'a call that waits')
-    const id = (await site.reply('d-1')).callId
-    await assert.rejects(site.service.redrive(id, blue), { code: 'NOT_FOUND' })
-    await site.service.redrive(id, red)
-    const [, again] = await site.replies('d-1', 2)
-    assert.match(again.result.output, /^native /)
-    assert.deepEqual(site.notes.at(-1)?.identity.principal, native.principal)
-  })
+        return (await database.query(dead)).length === 0 ? undefined : true
+      }, 'a call that waits')
+      const id = (await site.reply('d-1')).callId
+      await assert.rejects(site.service.redrive(id, blue), { code: 'NOT_FOUND' })
+      await site.service.redrive(id, red)
+      const [, again] = await site.replies('d-1', 2)
+      assert.match(again.result.output, /^native /)
+      assert.deepEqual(site.notes.at(-1)?.identity.principal, native.principal)
+    },
+  )
 
-  await t.test('77: a secret is in no answer, message, dead letter or log line', async () => {
+  await t.test('77: no reply, message, dead letter or log line holds the secret', async () => {
     const reply = await site.reply(await site.call({ tool_name: 'test:leak' }))
     assert.ok(site.notes.some(({ text }) => text === secretValue))
     assert.match(reply.error, /^Tool 'test:leak' raised Error on the tools service\.$/)
@@ -321,21 +363,21 @@ test('attacks by messages', async (t) => {
   })
 })
 
-test('without the guards answers go where they are wanted, and exceptions are told in full', async (t) => {
+test('with open reply streams and errorText, replies go to any stream but the service’s own, and exceptions are sent in full', async (t) => {
   const { url } = await file.server(t)
   const open = { replies: ['*'], errorText: true }
   const site = await openBrokerSite(t, { redisUrl: `${url}/2`, database: await pgliteDatabase(t), redis: open })
   assert.match((await site.reply(await site.call({ tool_name: 'test:leak' }))).error, /cannot use \[redacted/)
   await site.call({ reply_to: 'other:stream' })
   await eventually(async () => ((await site.heard('other:stream')).length > 0 ? true : undefined), 'an answer')
-  // But never among the calls, whatever the settings say: an answer would come back as a message.
+  // The service's own streams stay refused: a reply there would be read back as a message.
   const notes = site.notes.length
   for (const reply_to of [jobs, 'sg:stream:dlq', 'sg:stream:outbound']) await site.call({ reply_to })
   await eventually(async () => ((await site.heard('sg:stream:dlq')).length === 3 ? true : undefined), 'dead letters')
   assert.equal(site.notes.length, notes)
 })
 
-/** What an entry holds, with its nested lists. */
+/** The text of a stream entry with its nested lists. */
 function bytesOf(value: unknown): string {
   return Array.isArray(value)
     ? value.map(bytesOf).join()

@@ -11,16 +11,18 @@ import { openBrokers } from '../src/brokers/open-brokers.ts'
 import { openRedis, type RedisConnections } from '../src/brokers/transports/redis/connection.ts'
 import { listOf, textOf } from '../src/brokers/transports/redis/reply.ts'
 import type { LoadedConfig } from '../src/config/config.ts'
-import { serviceSettings } from '../src/config/service-settings.ts'
+import { owner, serviceSettings, workerName } from '../src/config/service-settings.ts'
+import { createSnapshot } from '../src/config/snapshots.ts'
+import type { TenantsSettings } from '../src/config/tenant-limits.ts'
 import type { Service } from '../src/http/service.ts'
 import { createBus } from '../src/observe/bus.ts'
 import { createLog, logEvents } from '../src/observe/logs.ts'
-import { createSnapshot } from '../src/serve/create-snapshot.ts'
-import { owner, startService, workerName } from '../src/serve/start.ts'
+import { startService } from '../src/serve/start.ts'
 import { folderArtifacts } from '../src/storage/artifacts/folder.ts'
 import type { Database } from '../src/storage/databases/database.ts'
+import { loadedConfig } from './service-site.fixture.ts'
 
-/** A message that came out of a stream; a test knows what it expects in it. */
+/** A decoded message of a stream, untyped: each test knows its members. */
 // biome-ignore lint/suspicious/noExplicitAny: a test reads it as it expects it
 export type Heard = any
 
@@ -29,29 +31,29 @@ export const jobs = 'sg:stream:tools'
 export const answersTo = 'sg:stream:tools:replies:test'
 export const native = { principal: 'native', tenant: 'red', permissions: ['*'] }
 
-/** A service with a door to Redis, put together as `gantry serve` does it, and a gateway's hands on the same Redis. */
+/** A service that consumes from Redis, wired as in `gantry serve`, and a gateway on the same Redis. */
 export interface BrokerSite {
   readonly redis: RedisConnections
   readonly service: Service
-  /** What the tools did: who called `test:note`, with what. */
+  /** The identity and text of each call that `test:note` and its siblings ran. */
   readonly notes: { readonly identity: Identity; readonly text: unknown }[]
-  /** What was logged. */
+  /** Log lines. */
   readonly log: string[]
   /** Lets calls of `test:wait` end. */
   release(): void
-  /** Of the catalog that is published. */
+  /** The hash of the published catalog. */
   hash(): Promise<string>
   session(trace: string, record?: object, seconds?: number): Promise<void>
-  /** Sends a request of Stargazer, with usual members but for those that are given; an undefined one is left out. */
+  /** Sends a Stargazer request; `members` override the defaults, and an undefined member is omitted. */
   call(members?: object): Promise<string>
   sendBytes(bytes: Uint8Array): Promise<string>
   sendJson(message: object): Promise<string>
-  /** Everything in a stream. */
+  /** All messages of a stream. */
   heard(stream: string): Promise<readonly Heard[]>
-  /** The replies with a correlation id, once there are so many. */
+  /** The replies with a correlation id, once there are `count` of them. */
   replies(correlation: string, count?: number): Promise<readonly Heard[]>
   reply(correlation: string): Promise<Heard>
-  /** Stops the service as a signal does; the database and Redis stay. */
+  /** Stops the service as SIGTERM does; the database and Redis keep running. */
   stop(graceMs?: number): Promise<void>
 }
 
@@ -60,16 +62,16 @@ export interface SiteOptions {
   readonly database: Database
   readonly redis?: JsonObject
   readonly service?: JsonObject
-  readonly tenants?: JsonObject
+  readonly tenants?: TenantsSettings
   readonly policy?: NonNullable<LoadedConfig['options']['policy']>
-  /** Besides those of the site. */
+  /** In addition to the tools of the site. */
   readonly tools?: readonly DefinedTool[]
 }
 
 export const user = { user_id: '1', guild_id: 'g', channel_id: 'c', platform: 'discord' }
 
 export async function openBrokerSite(t: TestContext, options: SiteOptions): Promise<BrokerSite> {
-  const data = mkdtempSync(join(tmpdir(), 'gantry-doors-'))
+  const data = mkdtempSync(join(tmpdir(), 'gantry-broker-'))
   t.after(() => rmSync(data, { recursive: true, force: true }))
   const redis = await openRedis({ url: options.redisUrl })
   t.after(() => redis.close())
@@ -77,7 +79,9 @@ export async function openBrokerSite(t: TestContext, options: SiteOptions): Prom
   const gate = Promise.withResolvers<void>()
   const settings = serviceSettings(
     {
-      ...{ transport: 'redis', redisUrl: options.redisUrl, service: { logLevel: 'debug', ...options.service } },
+      transport: 'redis',
+      redisUrl: options.redisUrl,
+      service: { logLevel: 'debug', ...options.service },
       ...(options.tenants === undefined ? {} : { tenants: options.tenants }),
       redis: { tenant: 'red', tenants: { 'discord:blue': 'blue' }, identity: native, ...options.redis },
     },
@@ -85,18 +89,21 @@ export async function openBrokerSite(t: TestContext, options: SiteOptions): Prom
   )
   const log: string[] = []
   const bus = createBus()
-  const unhear = logEvents(bus, createLog('debug', { write: (line) => void log.push(line) }))
+  const unsubscribe = logEvents(bus, createLog('debug', { write: (line) => void log.push(line) }))
   const tools = [...testTools(notes, gate.promise), ...(options.tools ?? [])]
   const secrets = { get: async () => secretValue }
-  const loaded: LoadedConfig = {
-    ...{ file: undefined, service: settings, builtins: false, demo: false, warnings: [] },
-    options: { tools, secrets, ...(options.policy === undefined ? {} : { policy: options.policy }) },
-  }
+  const { policy } = options
+  const loaded = loadedConfig(settings, { tools, secrets, ...(policy === undefined ? {} : { policy }) })
   const name = workerName()
   const parts = { settings: settings.brokers, takes: true, name, identity: owner, secrets, say: () => undefined }
   const brokers = await openBrokers(parts)
   const running = await startService({
-    ...{ settings, database: options.database, bus, brokers, name, identity: owner },
+    settings,
+    database: options.database,
+    bus,
+    brokers,
+    name,
+    identity: owner,
     files: folderArtifacts({ folder: join(data, 'artifacts') }),
     snapshot: async (additions) => createSnapshot(loaded, additions, bus),
     callbackKey: async () => undefined,
@@ -105,7 +112,7 @@ export async function openBrokerSite(t: TestContext, options: SiteOptions): Prom
   const stop = (graceMs = 5_000): Promise<void> => {
     stopped ??= running.stop(graceMs).then(async () => {
       await brokers.close()
-      unhear()
+      unsubscribe()
     })
     return stopped
   }
@@ -132,7 +139,10 @@ function openGateway(redis: RedisConnections) {
       return those.length < count ? undefined : those
     }, `${count} replies to ${correlation}`)
   return {
-    ...{ sendBytes, hash, heard, replies },
+    sendBytes,
+    hash,
+    heard,
+    replies,
     async session(trace: string, record: object = user, seconds = 300): Promise<void> {
       const key = `sg:tools:session:${trace}`
       await redis.call(['SET', key, Buffer.from(encode(record)), 'EX', seconds])
@@ -157,7 +167,7 @@ function readEntry(fields: Parameters<typeof listOf>[0]): Heard {
   return bytes[0] === 0x7b ? JSON.parse(bytes.toString()) : decode(bytes)
 }
 
-/** What comes in the end; fails with the name of what did not. */
+/** Polls `look` until it returns a value; fails with the name of what did not appear. */
 export async function eventually<T>(look: () => Promise<T | undefined>, what: string): Promise<T> {
   const end = performance.now() + 15_000
   while (performance.now() < end) {
@@ -165,7 +175,7 @@ export async function eventually<T>(look: () => Promise<T | undefined>, what: st
     if (found !== undefined) return found
     await pause(10)
   }
-  throw new Error(`There was not ${what} in time.`)
+  throw new Error(`Timed out waiting for ${what}.`)
 }
 
 function testTools(notes: BrokerSite['notes'], gate: Promise<void>): DefinedTool[] {
@@ -177,22 +187,34 @@ function testTools(notes: BrokerSite['notes'], gate: Promise<void>): DefinedTool
   }
   return [
     defineTool({
-      ...{ ...about, name: 'note', inputSchema, effect: 'once' },
+      ...about,
+      name: 'note',
+      inputSchema,
+      effect: 'once',
       run: note,
     }),
     defineTool({
-      ...{ ...about, name: 'again', inputSchema, effect: 'repeatable' },
+      ...about,
+      name: 'again',
+      inputSchema,
+      effect: 'repeatable',
       run: note,
     }),
     defineTool({
-      ...{ ...about, name: 'wait', inputSchema, effect: 'once' },
+      ...about,
+      name: 'wait',
+      inputSchema,
+      effect: 'once',
       async run(args, context) {
         await gate
         return note(args, context)
       },
     }),
     defineTool({
-      ...{ ...about, name: 'report', inputSchema, effect: 'once' },
+      ...about,
+      name: 'report',
+      inputSchema,
+      effect: 'once',
       async run(_args, { send, attach, inject }) {
         send({ text: 'I am on it.' })
         await attach({ name: '../../small.txt', content: 'All is well.' })
@@ -202,7 +224,11 @@ function testTools(notes: BrokerSite['notes'], gate: Promise<void>): DefinedTool
       },
     }),
     defineTool({
-      ...{ ...about, name: 'leak', inputSchema, effect: 'read', secrets: ['TOKEN'] },
+      ...about,
+      name: 'leak',
+      inputSchema,
+      effect: 'read',
+      secrets: ['TOKEN'],
       run(_args, context) {
         const { secrets, log, send } = context
         note({ text: secrets.TOKEN }, context)
@@ -212,16 +238,25 @@ function testTools(notes: BrokerSite['notes'], gate: Promise<void>): DefinedTool
       },
     }),
     defineTool({
-      ...{ ...about, name: 'broken', inputSchema, effect: 'read' },
+      ...about,
+      name: 'broken',
+      inputSchema,
+      effect: 'read',
       run: () => Promise.reject(new Error('No.')),
     }),
     defineTool({
-      ...{ ...about, name: 'occasion', effect: 'read' },
+      ...about,
+      name: 'occasion',
+      effect: 'read',
       inputSchema: { type: 'object', properties: { image: { type: 'string', contentEncoding: 'base64' } } },
       run: (args, { origin, identity }) => ({ args, origin: origin ?? null, principal: identity.principal }),
     }),
     defineTool({
-      ...{ ...about, name: 'admin', inputSchema, effect: 'once', permissions: ['admin'] },
+      ...about,
+      name: 'admin',
+      inputSchema,
+      effect: 'once',
+      permissions: ['admin'],
       run: note,
     }),
   ]

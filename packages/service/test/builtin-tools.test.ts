@@ -9,7 +9,7 @@ import { openServiceSite, operator } from './service-site.fixture.ts'
 
 const stranger: Identity = { principal: 'operator', tenant: 'umbrella', permissions: ['*'] }
 
-test('what one call adds to the knowledge, later ones of the tenant find, and others do not', async (t) => {
+test('documents that kb:add stores are found by later calls of the tenant, and not by other tenants', async (t) => {
   const site = await openServiceSite(t, pgliteDatabase, { tools: builtinTools() })
   const ok = async (tool: string, args: JsonObject, as = operator): Promise<JsonObject> => {
     const { outcome } = await site.call(tool, args, as)
@@ -31,7 +31,7 @@ test('what one call adds to the knowledge, later ones of the tenant find, and ot
   assert.deepEqual(await ok('kb:remove', { id: 'f' }), { removed: 1 })
 })
 
-test('bytes that are fetched and many are kept as an artifact of the call', async (t) => {
+test('http:fetch stores a large binary response as an artifact of the call', async (t) => {
   const bytes = Buffer.alloc(100_000, 1)
   const server = createServer((_, response) => response.writeHead(200, { 'content-type': 'image/png' }).end(bytes))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

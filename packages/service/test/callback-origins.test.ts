@@ -7,16 +7,20 @@ import { openServiceSite, operator } from './service-site.fixture.ts'
 
 const tools = [
   defineTool({
-    ...{ namespace: 'demo', name: 'one', description: 'One.', inputSchema: { type: 'object' }, effect: 'read' },
+    namespace: 'demo',
+    name: 'one',
+    description: 'One.',
+    inputSchema: { type: 'object' },
+    effect: 'read',
     run: () => ({ one: 1 }),
   }),
 ]
 const asked = (callback: string) => ({ kind: 'call', tool: 'demo:one', args: {}, callback }) as const
-/** An address that none may reach, so that nothing leaves this machine. */
+/** Resolves every name to an unroutable address (TEST-NET-3), so that nothing leaves this machine. */
 const lookup = async () => [{ address: '203.0.113.1', family: 4 }]
 const denied = { code: 'EGRESS_DENIED', message: /service\.callbackOrigins/ }
 
-test('a call whose outcome could not be sent back is refused before anything is kept', async (t) => {
+test('a call whose callback URL the egress rules deny is rejected before it is stored', async (t) => {
   const inner = await receiver(t)
   const allow = [{ origin: inner.origin, private: true }, 'https://example.com']
   const { service, database } = await openServiceSite(t, pgliteDatabase, { tools, egress: { allow, lookup } })
@@ -34,7 +38,7 @@ test('a call whose outcome could not be sent back is refused before anything is 
   assert.equal(inner.received.length, 0)
 })
 
-test('callbacks go where their own list says, and nowhere else', async (t) => {
+test('service.callbackOrigins alone decides where callbacks may go', async (t) => {
   const arrived = Promise.withResolvers<void>()
   const inner = await receiver(t, (_, response) => {
     response.end()

@@ -4,7 +4,7 @@ import type { RedisConnections } from '../src/brokers/transports/redis/connectio
 import { listOf, textOf } from '../src/brokers/transports/redis/reply.ts'
 import type { Database } from '../src/storage/databases/database.ts'
 
-/** Says where secrets show in some text or bytes, by the name of the secret and the form that it has there. */
+/** Finds secrets in text or bytes, and names each with the encoding that it was found in. */
 export interface CanarySearch {
   find(text: string | Uint8Array): readonly string[]
 }
@@ -27,7 +27,7 @@ export function createSearch(secrets: { readonly [name: string]: string }): Cana
   }
 }
 
-/** The encodings in which every character depends on few of the secret, so that a piece is one of the secret's. */
+/** Encodings that work character by character, so that a piece of the encoded text is the encoding of a piece. */
 export function formsOf(secret: string): { readonly [form: string]: string } {
   const hex = Buffer.from(secret).toString('hex')
   const aligned = [0, 1, 2].map((shift) => {
@@ -48,13 +48,13 @@ export function formsOf(secret: string): { readonly [form: string]: string } {
   }
 }
 
-/** How many characters of a form stand for one of the secret. */
+/** The number of encoded characters for each character of the secret. */
 export function widthOf(form: string): number {
   return form === 'wide' || form.endsWith('hex') ? 2 : 1
 }
 
 /**
- * Parts of a text such that any eleven characters of the secret hold one; a shorter one would be found anywhere: four
+ * Pieces of a text of which any eleven characters of the secret contain one. Shorter pieces would match by chance: four
  * letters in UTF-16 are four small numbers in a row, of which a write-ahead log is full.
  */
 function piecesOf(text: string, width: number): string[] {
@@ -78,14 +78,14 @@ export async function dumpDatabase(database: Pick<Database, 'query'>): Promise<s
   return tables.join('\n')
 }
 
-/** Every key of a Redis with what it holds. */
+/** Every key of a Redis database with its value. */
 export async function dumpRedis(redis: RedisConnections): Promise<string> {
   const keys = listOf(await redis.call(['KEYS', '*'])).map(textOf)
   const held = await Promise.all(
     keys.map(async (key) => {
       const type = textOf(await redis.call(['TYPE', key]))
       const read = readers[type]
-      if (read === undefined) throw new Error(`${key} is a ${type}, which nobody reads.`)
+      if (read === undefined) throw new Error(`${key} is a ${type}, which this search cannot read.`)
       return `${key} ${bytesOf(await redis.call(read(key)))}`
     }),
   )
@@ -106,7 +106,7 @@ function bytesOf(value: unknown): string {
   return Buffer.isBuffer(value) ? value.toString('latin1') : String(value)
 }
 
-/** Every file below a folder, but for those that are the service's own keys, by its path. */
+/** Every file below a folder with its path, except the service's own key files. */
 export function readTree(
   folder: string,
   leaveOut: readonly string[],

@@ -28,7 +28,7 @@ after(() => (typeof kafka === 'string' ? undefined : kafka.stop()))
 const topics = ['somastack.tools', 'somastack.tool_results', 'somastack.tools.dlq', 'conversation.outbound']
 if (typeof kafka !== 'string') await kafka.createTopics(topics, 1)
 
-/** Where a service keeps its rows: what it is told of it, and how to read it once the service has ended. */
+/** A database engine: the settings that select it, and how to open the database after the service has stopped. */
 interface Engine {
   readonly settings: { readonly databaseUrl?: string }
   open(): Promise<Database>
@@ -45,18 +45,18 @@ const engines: { readonly [name: string]: (t: TestContext, data: string) => Prom
   },
 }
 
-/** Different in URLs, JSON, HTML and base64, and nowhere else in the world: its letters are none of a UUID's or hash's. */
-const canary = `cNry/${letters()}+&"<${letters().toUpperCase()}~=%hunter2`
+/** Encodes differently in URLs, JSON, HTML and base64, and cannot occur by chance: its letters are no hex digits. */
+const canary = `cNry/${lettersOnly()}+&"<${lettersOnly().toUpperCase()}~=%hunter2`
 
-function letters(): string {
+function lettersOnly(): string {
   return [...randomBytes(12)].map((byte) => String.fromCharCode(103 + (byte % 20))).join('')
 }
 
-test('the search finds a secret however it is written, and what a cut left of it', () => {
+test('the search finds a secret in every encoding, and any eleven consecutive characters of it', () => {
   const { find } = createSearch({ canary })
   for (const [form, text] of Object.entries(formsOf(canary))) {
     assert.ok(find(`some ${text} text`).length > 0, form)
-    // Any piece as long as eleven characters, wherever the cut went.
+    // Every piece of eleven characters, at every offset.
     const cut = 11 * widthOf(form) + widthOf(form) - 1
     for (let at = 0; at + cut <= text.length; at += 1) assert.ok(find(`…${text.slice(at, at + cut)}…`).length > 0, form)
   }
@@ -67,7 +67,7 @@ test('the search finds a secret however it is written, and what a cut left of it
   assert.deepEqual(find('an ordinary text about hunters, secrets and canaries, and [redacted]'), [])
 })
 
-/** A service with every door, broker and backend, whose tools tell all they know. */
+/** A service with every API, broker and backend, whose tools leak their secret in every way they can. */
 async function openSite(t: TestContext, engineOf: (t: TestContext, data: string) => Promise<Engine>) {
   const ends: (() => Promise<unknown>)[] = []
   t.after(async () => {
@@ -76,7 +76,7 @@ async function openSite(t: TestContext, engineOf: (t: TestContext, data: string)
   const redisServer = await redisFile.server(t)
   if (typeof kafka === 'string') throw new Error(kafka)
   const collector = await startCollector(t)
-  // What it says to a refusal is kept, and it says all that it was sent.
+  // The receiver echoes the request, so that a stored response of it would hold the secret.
   const hooks = await receiver(t, (request, response, count) => {
     response.writeHead(count % 3 === 0 ? 500 : 200).end(JSON.stringify([request.headers, hooks.received.at(-1)?.body]))
   })
@@ -98,12 +98,17 @@ async function openSite(t: TestContext, engineOf: (t: TestContext, data: string)
       redis: { identity: { principal: 'bus', tenant: 'acme', permissions: ['*'] } },
       kafkaBrokers: [kafka.guarded.brokers],
       kafka: {
-        ...{ saslMechanism: 'PLAIN', username: kafka.guarded.username, password: 'secret:KAFKA' },
+        saslMechanism: 'PLAIN',
+        username: kafka.guarded.username,
+        password: 'secret:KAFKA',
         identity: { principal: 'log', tenant: 'acme', permissions: ['*'] },
       },
       tracing: { endpoint: collector.url, headers: { 'x-key': 'secret:TRACES' } },
       service: {
-        ...{ logLevel: 'debug', port: 0, callbackSecret: 'HOOK', inlineBytes: 4_096 },
+        logLevel: 'debug',
+        port: 0,
+        callbackSecret: 'HOOK',
+        inlineBytes: 4_096,
         callbackOrigins: [{ origin: hooks.origin, private: true }],
       },
     },
@@ -117,7 +122,11 @@ async function openSite(t: TestContext, engineOf: (t: TestContext, data: string)
     lookup: undefined,
   })
   const loaded: LoadedConfig = {
-    ...{ file: undefined, service, builtins: true, demo: false, warnings: [] },
+    file: undefined,
+    service,
+    builtins: true,
+    demo: false,
+    warnings: [],
     options: {
       tools: [...leakyTools(used), ...web.tools.map(only), only(boxTool(web.origin))],
       backends: [web.backend, rpc.backend, leakyMcp()],
@@ -146,7 +155,7 @@ async function openSite(t: TestContext, engineOf: (t: TestContext, data: string)
   const url = await started.promise
   const key = readFileSync(join(data, 'key'), 'utf8').trim()
   const answers: string[] = []
-  /** Asks as the owner; every answer is kept with its headers, to be searched. */
+  /** Sends a request as the owner, and records the response with its headers for the search. */
   const ask = async (path: string, body?: unknown): Promise<string> => {
     const post = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
@@ -158,7 +167,20 @@ async function openSite(t: TestContext, engineOf: (t: TestContext, data: string)
   const redis = await openRedis({ url: redisServer.url })
   t.after(() => redis.close())
   return {
-    ...{ ask, answers, said, collector, hooks, web, rpc, used, redis, kafka, data, engine, close, key },
+    ask,
+    answers,
+    said,
+    collector,
+    hooks,
+    web,
+    rpc,
+    used,
+    redis,
+    kafka,
+    data,
+    engine,
+    close,
+    key,
     secrets: {
       canary,
       'the callback key': values.HOOK ?? '',
@@ -171,7 +193,7 @@ async function openSite(t: TestContext, engineOf: (t: TestContext, data: string)
 }
 
 for (const [name, engineOf] of Object.entries(engines)) {
-  test(`${name}: a secret that every tool, backend and transport uses and tells is found nowhere afterwards`, async (t) => {
+  test(`${name}: no response, log, trace, message, row or file holds a secret that every tool and backend leaks`, async (t) => {
     await tellEverywhere(await openSite(t, engineOf))
   })
 }
@@ -193,13 +215,13 @@ async function tellEverywhere(site: Awaited<ReturnType<typeof openSite>>): Promi
     noBubblewrap === undefined ? [10_000, 30_000].map((before) => ['leak:box', { backwards, before }] as const) : []
   const calls = [...tools, ...box]
 
-  // Over HTTP, with a callback; then everything that can be asked about it.
+  // Over HTTP, with a callback; then every route that reads the call.
   const ids: string[] = []
   for (const [tool, args = {}] of calls) {
     const body = { tool, args, waitMs: 20_000, callback: `${site.hooks.origin}/hook` }
     const { callId, status } = JSON.parse(await ask('/v1/calls', body))
     assert.ok(callId !== undefined, `${tool} ${site.answers.at(-1)}`)
-    // A program that never ran would have told nothing.
+    // A program that did not run would leak nothing.
     if (tool === 'leak:box') assert.equal(status, 'ok', site.answers.at(-1))
     ids.push(callId)
   }
@@ -257,7 +279,7 @@ async function tellEverywhere(site: Awaited<ReturnType<typeof openSite>>): Promi
   for (const id of artifacts) await ask(`/v1/artifacts/${id}`)
   await eventually(async () => (site.collector.spans.length > calls.length ? true : undefined), 'spans')
 
-  // It was there for all of them, and they did tell it.
+  // Control: every tool got the secret and leaked it.
   assert.ok(site.used.length >= 20 && site.used.every((secret) => secret === canary))
   for (const { seen } of [site.web, site.rpc]) assert.ok(seen.length >= 4 && seen.every((key) => key === canary))
   const everything = site.answers.join('')
@@ -281,7 +303,11 @@ async function tellEverywhere(site: Awaited<ReturnType<typeof openSite>>): Promi
   assert.ok(files.some(({ path }) => path.includes('artifacts')))
   const { find } = createSearch(site.secrets)
   const places = {
-    ...{ answers: site.answers, log: site.said, traces: site.collector.bodies, Redis: [inRedis], Kafka: overKafka },
+    answers: site.answers,
+    log: site.said,
+    traces: site.collector.bodies,
+    Redis: [inRedis],
+    Kafka: overKafka,
     callbacks: site.hooks.received.map((one) => JSON.stringify(one)),
     database: [inDatabase],
   }
@@ -296,11 +322,11 @@ async function tellEverywhere(site: Awaited<ReturnType<typeof openSite>>): Promi
     ),
   ]
   assert.deepEqual([...new Set(found)].slice(0, 40), [])
-  // What was searched is not empty.
+  // Control: the search had text to read in every place.
   for (const [place, texts] of Object.entries(places)) assert.ok(texts.join('').length > 5_000, place)
 }
 
-/** The surroundings of what was found, for whoever has to mend it. */
+/** The text around a match, for the failure message. */
 function around(text: string, find: (text: string) => readonly string[]): string {
   let [from, to] = [0, text.length]
   while (to - from > 160) {
@@ -312,7 +338,7 @@ function around(text: string, find: (text: string) => readonly string[]): string
   return text.slice(from, Math.min(to, from + 300))
 }
 
-/** Everything in the topics, once all results of this run are there. */
+/** All records of the topics, once they include every result of this run. */
 async function readTopics(brokers: string, run: string, results: number): Promise<string[]> {
   const consumer = new Consumer({ clientId: 'reader', bootstrapBrokers: [brokers], groupId: randomUUID() })
   const texts: string[] = []

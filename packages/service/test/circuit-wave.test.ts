@@ -5,41 +5,50 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ToolError } from '@gantry/contract'
-import { type Backend, type BreakerEvent, defineTool } from '@gantry/core'
+import type { Backend, BreakerEvent } from '@gantry/core'
 import type { LoadedConfig } from '../src/config/config.ts'
 import { defaultSettings, type ServiceSettings } from '../src/config/service-settings.ts'
+import { createSnapshot } from '../src/config/snapshots.ts'
 import { type Bus, createBus } from '../src/observe/bus.ts'
-import { createSnapshot } from '../src/serve/create-snapshot.ts'
 import { type RunningService, startService } from '../src/serve/start.ts'
 import { connectStorage } from '../src/storage/connect-storage.ts'
 import { postgresDatabase } from './databases.fixture.ts'
+import { sampleTool } from './sample-tool.fixture.ts'
 
 const identity = { principal: 'test', tenant: 'test', permissions: ['*'] }
-/** Rests of 100 to 200 ms, then twice that, and so on; a calm time that starts over does not come in this test. */
+/** The circuit stays open for 100 to 200 ms, then twice that, and so on; the test is too short for a reset. */
 const openMs = 200
 const breaker = { windowMs: 2_000, minCalls: 5, openMs, maxOpenMs: 60_000 }
 const halfPeriodMs = 500
 const waveMs = 4_000
 
-/** A service on a database, in all its roles, whose one tool is at this backend; stopped with the test. */
+/** Starts a service in all roles whose one tool uses this backend; it stops with the test. */
 async function startOn(t: TestContext, databaseUrl: string, backend: Backend, bus: Bus): Promise<RunningService> {
   const data = mkdtempSync(join(tmpdir(), 'gantry-wave-'))
   t.after(() => rmSync(data, { recursive: true, force: true }))
   const settings: ServiceSettings = { ...defaultSettings, databaseUrl, data, slots: 16, logLevel: 'silent' }
-  const tool = defineTool({
-    ...{ namespace: 'test', name: 'wave', description: 'Up and down.', effect: 'read' },
-    inputSchema: { type: 'object' },
+  const tool = sampleTool({
+    name: 'wave',
+    description: 'Up and down.',
     onCircuitOpen: 'wait',
     backends: [{ kind: backend.kind, name: backend.name }],
   })
   const options = { backends: [backend], tools: [tool], safeguards: { breaker } }
   const loaded: LoadedConfig = {
-    ...{ file: undefined, options, service: settings, builtins: false, demo: false, warnings: [] },
+    file: undefined,
+    options,
+    service: settings,
+    builtins: false,
+    demo: false,
+    warnings: [],
   }
   const storage = await connectStorage(settings, () => {})
   t.after(() => storage.database.close())
   const running = await startService({
-    ...{ settings, bus, database: storage.database, files: storage.files },
+    settings,
+    bus,
+    database: storage.database,
+    files: storage.files,
     snapshot: async (additions) => createSnapshot(loaded, additions, bus),
     callbackKey: async () => undefined,
   })
@@ -47,7 +56,7 @@ async function startOn(t: TestContext, databaseUrl: string, backend: Backend, bu
   return running
 }
 
-/** How many rests of the shortest length fit into a time. */
+/** The most trials that fit into a time: one after each open period of the shortest length. */
 function mostTrials(ms: number): number {
   let [trials, restMs] = [0, openMs / 2]
   for (let left = ms; left >= restMs; restMs *= 2) {
@@ -57,7 +66,7 @@ function mostTrials(ms: number): number {
   return trials
 }
 
-test('a backend that is down half of the time is tried by one call of the fleet after ever longer rests, and calls wait', async (t) => {
+test('an open circuit lets one call of the whole fleet through at a time, after growing delays, while other calls wait', async (t) => {
   const { url, database } = await postgresDatabase(t)
   const wave = { begun: performance.now(), on: true }
   const isDown = (): boolean => wave.on && Math.floor((performance.now() - wave.begun) / halfPeriodMs) % 2 === 0

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Result } from '@gantry/contract'
-import { defineTool } from '@gantry/core'
 import { postgresDatabase } from './databases.fixture.ts'
-import { openServiceSite, operator } from './service-site.fixture.ts'
+import { echo, openServiceSite, operator } from './service-site.fixture.ts'
 
 const skewMs = 600_000
 const never = new AbortController().signal
@@ -11,11 +10,6 @@ const never = new AbortController().signal
 test('a worker whose clock is ten minutes ahead records when a call started by the time of the database', async (t) => {
   const { database } = await postgresDatabase(t)
   t.mock.timers.enable({ apis: ['Date'], now: Date.now() + skewMs })
-  const echo = defineTool({
-    ...{ namespace: 'test', name: 'echo', description: 'Says nothing.', effect: 'read' },
-    inputSchema: { type: 'object' },
-    run: async () => ({}),
-  })
   const site = await openServiceSite(t, async () => database, { tools: [echo] })
   const [row] = await database.query<{ at: Date }>('select clock_timestamp() as at')
   const begin = row?.at.getTime() ?? 0

@@ -7,7 +7,7 @@ import type { TestContext } from 'node:test'
 import type { Certificate } from '../../../scripts/engines/certificates.ts'
 import { eventually } from './broker-site.fixture.ts'
 
-/** A span as it came over the wire. */
+/** A span as decoded from OTLP. */
 export interface SentSpan {
   readonly name: string
   readonly kind: number
@@ -17,21 +17,21 @@ export interface SentSpan {
   readonly from: bigint
   readonly to: bigint
   readonly facts: { readonly [name: string]: unknown }
-  /** The code of what ended it; undefined when it ended well. */
+  /** The error code; undefined if the span ended well. */
   readonly code: string | undefined
   readonly resource: { readonly [name: string]: unknown }
 }
 
-/** A collector of traces on this machine, which takes what OTLP sends over HTTP, as JSON. */
+/** A local trace collector for OTLP over HTTP with JSON. */
 export interface Collector {
   readonly url: string
   readonly spans: SentSpan[]
-  /** Every body as it came, for those who look for what must not be in it. */
+  /** Every request body, to search for text that must not be in it. */
   readonly bodies: string[]
   readonly headers: IncomingHttpHeaders[]
-  /** How it answers from now on: takes spans, refuses them, or says nothing. */
+  /** Whether it accepts spans, rejects them, or does not respond. */
   mode: 'takes' | 'refuses' | 'silent'
-  /** The spans of a trace, once there are as many of each name as are wanted. */
+  /** The spans of a trace, once every wanted name has arrived as often as it is listed. */
   trace(traceId: string, wanted: readonly string[]): Promise<readonly SentSpan[]>
 }
 
@@ -61,7 +61,10 @@ export async function startCollector(t: TestContext, tls?: Certificate): Promise
   })
   const collector: Collector = {
     url: `http${tls === undefined ? '' : 's'}://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    ...{ spans: [], bodies: [], headers: [], mode: 'takes' },
+    spans: [],
+    bodies: [],
+    headers: [],
+    mode: 'takes',
     trace: (traceId, wanted) =>
       eventually(
         async () => {
@@ -76,7 +79,7 @@ export async function startCollector(t: TestContext, tls?: Certificate): Promise
   return collector
 }
 
-/** The parents of a span, from its own to the root of what was sent. */
+/** The names from the root span to this span. */
 export function pathTo(spans: readonly SentSpan[], span: SentSpan | undefined): string[] {
   if (span === undefined) return []
   const parent = spans.find(({ spanId }) => spanId === span.parentSpanId)
@@ -107,7 +110,11 @@ function readSpans({ resourceSpans }: Sent): SentSpan[] {
   return resourceSpans.flatMap(({ resource, scopeSpans }) =>
     scopeSpans.flatMap(({ spans }) =>
       spans.map(({ name, kind, traceId, spanId, parentSpanId = '', status, ...span }) => ({
-        ...{ name, kind, traceId, spanId, parentSpanId },
+        name,
+        kind,
+        traceId,
+        spanId,
+        parentSpanId,
         from: BigInt(span.startTimeUnixNano),
         to: BigInt(span.endTimeUnixNano),
         facts: factsOf(span.attributes),

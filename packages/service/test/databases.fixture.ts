@@ -18,20 +18,20 @@ import { fileURLToPath } from 'node:url'
 import { engineFolder } from '../../../scripts/engines/folder.ts'
 import { hasProgram, installPrograms } from '../../../scripts/engines/packages.ts'
 import { startPostgres } from '../../../scripts/engines/postgres.ts'
-import { webAssembly } from '../../sandbox-wasm/src/guest/web-assembly.ts'
+import { webAssembly } from '../../sandbox-wasm/src/guest/binary.ts'
 import type { Database } from '../src/storage/databases/database.ts'
 import { migrate, ownMigrations } from '../src/storage/databases/migrate.ts'
 import { openPglite } from '../src/storage/databases/pglite.ts'
 import { openPostgres, type PostgresOptions } from '../src/storage/databases/postgres.ts'
 
-/** What the templates were made from: another version of the tables or of the engine is another template. */
+/** The version of the templates: the migrations and the engine. */
 const engine = readFileSync(findPackageJSON('@electric-sql/pglite', import.meta.url) ?? '')
 const version = createHash('sha256').update(JSON.stringify(ownMigrations())).update(engine).digest('hex').slice(0, 12)
 
-/** Starting one server for the process, unless the whole run has one. */
+/** The server of this process, if the test run has no shared one. */
 const shared: { server?: Promise<string> } = {}
 
-/** The URL of a server for tests: that of the whole run, or one of this process, which goes with it. */
+/** The URL of the shared server of the test run, or of one that ends with this process. */
 export function postgresServer(): Promise<string> {
   shared.server ??= Promise.resolve(process.env.GANTRY_TEST_POSTGRES ?? startPostgres().then(({ url }) => url))
   return shared.server
@@ -62,7 +62,7 @@ export async function postgresDatabase(
   return { url, database }
 }
 
-/** The first who needs the template makes it; the others wait. */
+/** The first process that needs the template creates it; the others wait. */
 async function makeTemplate(server: string, admin: Database): Promise<void> {
   const template = `gantry_${version}`
   const found = await admin.query('select 1 from pg_database where datname = $1', [template])
@@ -95,8 +95,8 @@ function urlOf(server: string, name: string): string {
 }
 
 /**
- * The engine's program, kept as long as this process lives: what one database has compiled of it serves those after it,
- * which then start in half the time. V8 finds it by its bytes.
+ * The WebAssembly module of PGlite, kept while this process lives: V8 finds compiled code by the module's bytes, so
+ * that later databases start in half the time.
  */
 const compiled: { program?: unknown } = {}
 
@@ -114,7 +114,13 @@ export async function pgliteDatabase(t: TestContext): Promise<Database> {
   return database
 }
 
-/** A folder with a migrated database that nobody has open; removed after the test. */
+/** Opens a fresh, migrated database of each engine, by its name. */
+export const databaseEngines: { readonly [name: string]: (t: TestContext) => Promise<Database> } = {
+  PGlite: pgliteDatabase,
+  PostgreSQL: async (t) => (await postgresDatabase(t)).database,
+}
+
+/** A folder with a migrated database that is not open; removed after the test. */
 export async function pgliteFolder(t: TestContext): Promise<string> {
   const template = await pgliteTemplate()
   const folder = engineFolder('pglite')
@@ -123,8 +129,11 @@ export async function pgliteFolder(t: TestContext): Promise<string> {
   return folder
 }
 
-/** Making a database takes seconds, copying one does not: it is made once for each version of the tables. */
-async function pgliteTemplate(): Promise<string> {
+/**
+ * The folder of a migrated database, `db`, to copy. Creating a database takes seconds and copying it does not, so that it
+ * is created once for each version.
+ */
+export async function pgliteTemplate(): Promise<string> {
   const cache = join(import.meta.dirname, '../../../node_modules/.cache/gantry')
   const template = join(cache, `pglite-${version}`)
   if (existsSync(template)) return template
@@ -142,7 +151,7 @@ async function pgliteTemplate(): Promise<string> {
   return template
 }
 
-/** Templates of other versions, and what was left by those who did not finish; nobody takes an hour. */
+/** Removes templates of other versions and leftovers of unfinished runs; no run takes an hour. */
 function removeOld(cache: string): void {
   const old = Date.now() - 3_600_000
   for (const name of readdirSync(cache).filter((entry) => /^(?:pglite|draft)-/.test(entry))) {

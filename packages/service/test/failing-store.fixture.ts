@@ -3,11 +3,11 @@ import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import type { Database, Queries } from '../src/storage/databases/database.ts'
 
-/** A database that can be made to refuse everything, or what writes, as one on a full disk or behind a cut line does. */
+/** A database that can fail every statement (a cut connection) or every write (a full disk). */
 export interface FailingDatabase {
   readonly database: Database
   fail(what: 'all' | 'writes' | 'nothing'): void
-  /** Resolves when the next statement with this text is refused. */
+  /** Resolves when the next statement with this text fails. */
   refused(text: string): Promise<void>
 }
 
@@ -52,7 +52,7 @@ export function failingDatabase(real: Database): FailingDatabase {
   }
 }
 
-/** Makes the spool below a data folder impossible to write, for root too; answers how to mend it. */
+/** Makes the spool of a data folder unwritable, for root too; returns the function that repairs it. */
 export function breakSpool(data: string): () => void {
   const spool = join(data, 'spool')
   rmSync(spool, { recursive: true, force: true })

@@ -2,7 +2,7 @@ import { request as httpRequest } from 'node:http'
 import type { TestContext } from 'node:test'
 import type { Identity } from '@gantry/contract'
 import { type AuthenticationSettings, defaultAuthentication } from '../src/config/authentication-settings.ts'
-import { newApiKey } from '../src/config/key-file.ts'
+import { newApiKey } from '../src/config/service-files.ts'
 import { createKeyControl, type KeyInput, type MadeKey } from '../src/http/authentication/key-control.ts'
 import { openAuthentication } from '../src/http/authentication/open-authentication.ts'
 import { createHttpServer, type HttpServer } from '../src/http/server.ts'
@@ -13,18 +13,18 @@ import { keyRecords } from '../src/storage/keys/api-keys.ts'
 
 export const owner: Identity = { principal: 'owner', tenant: 'acme', permissions: ['*'] }
 
-/** The door of a service with its real authenticators and keys in a database; what is behind it is a fake. */
+/** The HTTP API of a service with its real authenticators and keys in a database; the service behind it is a fake. */
 export interface IdentityRig {
   readonly server: HttpServer
   readonly service: FakeService
   /** The text of its key file. */
   readonly ownerKey: string
-  /** Read again with each request. */
+  /** The settings, which the server reads at each request. */
   readonly settings: { current: AuthenticationSettings }
   make(input: Partial<KeyInput>, maker?: Identity): Promise<MadeKey & { readonly text: string }>
-  /** A request with a token, or with headers as they are. */
+  /** Sends a request with a bearer token, or with exactly these headers. */
   ask(path: string, credentials: string | { readonly [name: string]: string }, init?: RequestInit): Promise<Response>
-  /** The status and the JSON of such a request. */
+  /** The status and the JSON body of the same request. */
   // biome-ignore lint/suspicious/noExplicitAny: a test reads it as it expects it
   seen(...asking: Parameters<IdentityRig['ask']>): Promise<readonly [number, any]>
 }
@@ -39,8 +39,15 @@ export async function startIdentityRig(
   const keys = createKeyControl(keyRecords(database), async () => undefined)
   const ownerKey = newApiKey()
   const authentication = await openAuthentication({
-    ...{ database, owner, key: ownerKey, bus: createBus() },
-    settings: () => settings.current,
+    database,
+    owner,
+    key: ownerKey,
+    bus: createBus(),
+    settings: {
+      get authentication() {
+        return settings.current
+      },
+    },
     ...(now === undefined ? {} : { now }),
   })
   const service: FakeService = { ...fakeService(), keys }
@@ -60,7 +67,11 @@ export async function startIdentityRig(
     return fetch(`${server.url}${path}`, { ...init, headers: { ...own, ...init.headers } })
   }
   return {
-    ...{ server, service, ownerKey, settings, ask },
+    server,
+    service,
+    ownerKey,
+    settings,
+    ask,
     async make(input, maker = owner) {
       const made = await keys.create({ name: 'some', ...input }, maker)
       return { ...made, text: made.text ?? '' }
@@ -72,13 +83,13 @@ export async function startIdentityRig(
   }
 }
 
-/** A request that calls a tool. */
+/** The options of a request that submits a call. */
 export function calling(body: object = {}, headers: { readonly [name: string]: string } = {}): RequestInit {
   const text = JSON.stringify({ tool: 'demo:add', args: { a: 5, b: 3 }, ...body })
   return { method: 'POST', body: text, headers: { 'content-type': 'application/json', ...headers } }
 }
 
-/** A request with exactly these headers, which fetch would change. */
+/** Sends a request with exactly these headers, some of which `fetch` would overwrite. */
 export function raw(
   url: string,
   path: string,

@@ -8,16 +8,17 @@ import { Consumer, Producer } from '@platformatic/kafka'
 import type { KafkaServer } from '../../../scripts/engines/kafka.ts'
 import { openBrokers } from '../src/brokers/open-brokers.ts'
 import type { LoadedConfig } from '../src/config/config.ts'
-import { serviceSettings } from '../src/config/service-settings.ts'
+import { serviceSettings, workerName } from '../src/config/service-settings.ts'
+import { createSnapshot } from '../src/config/snapshots.ts'
 import { createBus } from '../src/observe/bus.ts'
 import { createLog, logEvents } from '../src/observe/logs.ts'
-import { createSnapshot } from '../src/serve/create-snapshot.ts'
-import { startService, workerName } from '../src/serve/start.ts'
+import { startService } from '../src/serve/start.ts'
 import { folderArtifacts } from '../src/storage/artifacts/folder.ts'
 import { eventually, type Heard } from './broker-site.fixture.ts'
 import { pgliteDatabase } from './databases.fixture.ts'
+import { loadedConfig } from './service-site.fixture.ts'
 
-/** As whom calls come over Kafka. */
+/** The identity of calls over Kafka. */
 export const log: Identity = { principal: 'log', tenant: 'red', permissions: [] }
 export const [jobs, results, dead, outbound] = [
   'somastack.tools',
@@ -30,7 +31,7 @@ export const topics = [jobs, results, dead, outbound, ...others]
 
 export type KafkaSite = Awaited<ReturnType<typeof openKafkaSite>>
 
-/** A service that takes calls over Kafka, and a gateway's hands on the same Kafka. */
+/** A service that consumes calls from Kafka, and a gateway on the same Kafka. */
 export async function openKafkaSite(
   t: TestContext,
   kafka: KafkaServer,
@@ -42,7 +43,7 @@ export async function openKafkaSite(
     for (const end of ends.reverse()) await end()
   })
   const database = await pgliteDatabase(t)
-  const data = mkdtempSync(join(tmpdir(), 'gantry-kafka-doors-'))
+  const data = mkdtempSync(join(tmpdir(), 'gantry-kafka-'))
   t.after(() => rmSync(data, { recursive: true, force: true }))
   const settings = serviceSettings(
     {
@@ -55,10 +56,7 @@ export async function openKafkaSite(
   const lines: string[] = []
   const bus = createBus()
   logEvents(bus, createLog('debug', { write: (line) => void lines.push(line) }))
-  const loaded: LoadedConfig = {
-    ...{ file: undefined, service: settings, builtins: false, demo: false, warnings: [] },
-    options,
-  }
+  const loaded = loadedConfig(settings, options)
   const name = workerName()
   const brokers = await openBrokers({
     settings: settings.brokers,
@@ -70,7 +68,11 @@ export async function openKafkaSite(
   })
   ends.push(() => brokers.close())
   const running = await startService({
-    ...{ settings, database, bus, brokers, name },
+    settings,
+    database,
+    bus,
+    brokers,
+    name,
     files: folderArtifacts({ folder: join(data, 'artifacts') }),
     snapshot: async (additions) => createSnapshot(loaded, additions, bus),
     callbackKey: async () => undefined,
@@ -102,8 +104,13 @@ export async function openKafkaSite(
       return those.length < count ? undefined : those
     }, `${count} answers to ${id}`)
   return {
-    ...{ database, lines, heard, sendBytes, answersTo, service: running.service },
-    /** An event of SomaStack; its answer. */
+    database,
+    lines,
+    heard,
+    sendBytes,
+    answersTo,
+    service: running.service,
+    /** Sends a SomaStack event, and resolves with its reply. */
     async event(members: object = {}, headers: { readonly [name: string]: string } = {}): Promise<Heard> {
       const event_id = randomUUID()
       const usual = { session_id: 's', tool_name: 'test:note', args: {}, metadata: {} }
@@ -115,12 +122,12 @@ export async function openKafkaSite(
       await sendBytes(JSON.stringify({ tool: 'test:note', args: {}, correlationId, ...members }))
       return (await answersTo((members as { correlationId?: string }).correlationId ?? correlationId))[0]
     },
-    letters: async (): Promise<number> =>
+    deadLetters: async (): Promise<number> =>
       Number((await database.query<{ n: number }>('select count(*)::int as n from gantry.dead_letters'))[0]?.n),
   }
 }
 
-/** What an answer says that it is to. */
+/** The id of the request that a reply answers. */
 function idOf(value: Heard): string | undefined {
   return value.correlationId ?? value.metadata?.request_id
 }

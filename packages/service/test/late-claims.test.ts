@@ -1,22 +1,23 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import { defineTool } from '@gantry/core'
 import type { Database } from '../src/storage/databases/database.ts'
 import { postgresDatabase } from './databases.fixture.ts'
+import { sampleTool } from './sample-tool.fixture.ts'
 import { openServiceSite, operator } from './service-site.fixture.ts'
 
 const never = new AbortController().signal
-/** How long a client of PostgreSQL waits for an answer. */
+/** The statement timeout of the PostgreSQL client. */
 const clientMs = 35_000
 
-const act = defineTool({
-  ...{ namespace: 'test', name: 'act', description: 'Acts once.', effect: 'once' },
-  inputSchema: { type: 'object' },
+const act = sampleTool({
+  name: 'act',
+  description: 'Acts once.',
+  effect: 'once',
   run: async () => ({}),
 })
 
-/** Sees every statement of the service before it is sent, or after it was done. */
+/** Calls `see` before each statement of the service is sent and after it is done. */
 function watched(inner: Database, see: (sql: string, parameters: readonly unknown[], when: string) => void): Database {
   return {
     ...inner,
@@ -30,7 +31,7 @@ function watched(inner: Database, see: (sql: string, parameters: readonly unknow
   }
 }
 
-test('a once call whose submission was done and not answered is run by its retry, and does not end as unknown', {
+test('a once call whose insert committed without an answer runs when it is submitted again, and does not end as unknown', {
   timeout: 60_000,
 }, async (t) => {
   const { database } = await postgresDatabase(t)
@@ -48,7 +49,7 @@ test('a once call whose submission was done and not answered is run by its retry
   assert.equal((await site.service.wait(callId, operator, 40_000, never))?.status, 'ok')
 })
 
-test('each claim of a service on PostgreSQL names a time after which it takes nothing, before its client gives up', {
+test('each claim statement on PostgreSQL carries a deadline earlier than the client’s timeout', {
   timeout: 60_000,
 }, async (t) => {
   const { database } = await postgresDatabase(t)

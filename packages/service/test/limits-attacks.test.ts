@@ -3,34 +3,36 @@ import { test } from 'node:test'
 import { startRedis } from '../../../scripts/engines/redis.ts'
 import { redisForFile } from '../src/brokers/transports/redis/redis.fixture.ts'
 import { defaultAuthentication } from '../src/config/authentication-settings.ts'
-import { newApiKey } from '../src/config/key-file.ts'
+import { newApiKey } from '../src/config/service-files.ts'
+import { owner } from '../src/config/service-settings.ts'
 import { createKeyControl } from '../src/http/authentication/key-control.ts'
 import { openAuthentication } from '../src/http/authentication/open-authentication.ts'
 import { createHttpServer } from '../src/http/server.ts'
 import { createBus } from '../src/observe/bus.ts'
-import { owner } from '../src/serve/start.ts'
 import { keyRecords } from '../src/storage/keys/api-keys.ts'
 import { eventually, openBrokerSite, user } from './broker-site.fixture.ts'
 import { pgliteDatabase } from './databases.fixture.ts'
-import { createLedger, openLimitedSite } from './limits.fixture.ts'
+import { createLedger, openLimitedSite, slowRate } from './limits.fixture.ts'
 
 const redis = redisForFile()
-/** So little flows in that a test sees none of it. */
-const slowly = { perSecond: 0.000_01, burst: 4 }
 
 test('121: many keys, addresses and connections of one principal or tenant share its limits, over HTTP', async (t) => {
   const database = (await pgliteDatabase(t)).asService()
   const { tools } = createLedger()
-  const tenants = { acme: { rate: { ...slowly, burst: 10 }, principals: { '*': { rate: slowly } } } }
+  const tenants = { acme: { ...slowRate(10), principals: { '*': slowRate(4) } } }
   const site = await openLimitedSite(t, { database, tenants, tools })
   const keys = createKeyControl(keyRecords(database), async () => undefined)
   const authentication = await openAuthentication({
-    ...{ database, owner, key: newApiKey(), bus: createBus() },
-    settings: () => defaultAuthentication,
+    database,
+    owner,
+    key: newApiKey(),
+    bus: createBus(),
+    settings: { authentication: defaultAuthentication },
   })
   const silent = (): void => undefined
   const server = await createHttpServer({
-    ...{ service: site.service, authenticate: authentication.authenticate },
+    service: site.service,
+    authenticate: authentication.authenticate,
     log: { debug: silent, info: silent, error: silent },
   })
   t.after(async () => {
@@ -50,14 +52,15 @@ test('121: many keys, addresses and connections of one principal or tenant share
       method: 'POST',
       body: JSON.stringify({ tool: 't:work', args: {} }),
       headers: {
-        ...{ authorization: `Bearer ${key}`, 'content-type': 'application/json', connection: 'close' },
-        ...{
-          'x-forwarded-for': address,
-          forwarded: `for=${address}`,
-          'x-real-ip': address,
-          'cf-connecting-ip': address,
-        },
-        ...{ 'x-api-key': `k${requests}`, 'user-agent': `agent ${requests}` },
+        authorization: `Bearer ${key}`,
+        'content-type': 'application/json',
+        connection: 'close',
+        'x-forwarded-for': address,
+        forwarded: `for=${address}`,
+        'x-real-ip': address,
+        'cf-connecting-ip': address,
+        'x-api-key': `k${requests}`,
+        'user-agent': `agent ${requests}`,
       },
     })
   }
@@ -82,10 +85,10 @@ test('121: many keys, addresses and connections of one principal or tenant share
   assert.equal(await passed(twice(Array.from({ length: 6 }, () => stranger))), 12)
 })
 
-test('121: many sessions of one user share his limit, over Redis, and what is over it is answered', async (t) => {
+test('121: many sessions of one user share its limit, over Redis, and calls beyond it get a RATE_LIMITED reply', async (t) => {
   const database = (await pgliteDatabase(t)).asService()
   const { url } = await redis.server(t)
-  const tenants = { red: { principals: { '*': { rate: slowly } } } }
+  const tenants = { red: { principals: { '*': slowRate(4) } } }
   const site = await openBrokerSite(t, { redisUrl: url, database, tenants })
   const traces = Array.from({ length: 8 }, (_, n) => `session-${n}`)
   await Promise.all(traces.map((trace) => site.session(trace)))
@@ -93,12 +96,12 @@ test('121: many sessions of one user share his limit, over Redis, and what is ov
   const replies = await Promise.all(asked.map(site.reply))
   const limited = replies.filter(({ code }) => code === 'RATE_LIMITED').length
   assert.deepEqual([limited, site.notes.length], [4, 4])
-  await site.session('somebody-else', { ...user, user_id: '2' })
-  await site.reply(await site.call({ ctx: { trace_id: 'somebody-else' } }))
+  await site.session('another-user', { ...user, user_id: '2' })
+  await site.reply(await site.call({ ctx: { trace_id: 'another-user' } }))
   assert.equal(site.notes.at(-1)?.identity.principal, 'discord:2')
 })
 
-test('while Redis is away whoever has a limit is refused, never let through; others are served', async (t) => {
+test('while Redis is unavailable calls of tenants with a limit are rejected, and others are served', async (t) => {
   const server = await startRedis()
   let up = true
   t.after(async () => (up ? server.stop() : undefined))

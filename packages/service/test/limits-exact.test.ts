@@ -1,39 +1,36 @@
 import assert from 'node:assert/strict'
-import { type TestContext, test } from 'node:test'
+import { test } from 'node:test'
 import type { Identity } from '@gantry/contract'
 import { redisForFile } from '../src/brokers/transports/redis/redis.fixture.ts'
-import type { CallInput } from '../src/storage/call-input.ts'
-import type { Database } from '../src/storage/databases/database.ts'
+import type { CallInput } from '../src/storage/calls/call-store.ts'
 import { eventually } from './broker-site.fixture.ts'
-import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'
-import { createLedger, type LimitedSite, openLimitedSite } from './limits.fixture.ts'
+import { pgliteDatabase } from './databases.fixture.ts'
+import {
+  createLedger,
+  type LimitedSite,
+  limitEngines,
+  openLimitedSite,
+  slowBudget,
+  slowRate,
+} from './limits.fixture.ts'
 
 const redis = redisForFile()
 const never = new AbortController().signal
-/** So little flows in that a test sees none of it. */
-const slowly = { perSecond: 0.000_01, burst: 1 }
 
-const engines: { readonly [name: string]: (t: TestContext) => Promise<{ database: Database; redisUrl?: string }> } = {
-  PGlite: async (t) => ({ database: (await pgliteDatabase(t)).asService() }),
-  PostgreSQL: async (t) => ({ database: (await postgresDatabase(t)).database.asService() }),
-  'PostgreSQL with Redis': async (t) => ({
-    database: (await postgresDatabase(t)).database.asService(),
-    redisUrl: (await redis.server(t)).url,
-  }),
-}
+const engines = limitEngines(redis)
 
 function someone(tenant: string, principal = 'ada'): Identity {
   return { tenant, principal, permissions: ['*'] }
 }
 
-/** How many of these calls, handed in at once, were taken in; each of the others was told of a limit. */
+/** How many of these concurrent calls were admitted; each of the others was refused by a limit. */
 async function takenOf({ service }: LimitedSite, inputs: readonly CallInput[], who: Identity): Promise<number> {
   const tries = await Promise.allSettled(inputs.map((input) => service.submit(input, who)))
   for (const one of tries) if (one.status === 'rejected') assert.equal(one.reason.code, 'RATE_LIMITED')
   return tries.filter(({ status }) => status === 'fulfilled').length
 }
 
-test('of calls that come at once no more wait than may, of a tenant and of a principal', async (t) => {
+test('concurrent submissions never exceed the queue limit of a tenant or of a principal', async (t) => {
   const ledger = createLedger()
   t.after(ledger.open)
   const tenants = {
@@ -56,18 +53,20 @@ test('of calls that come at once no more wait than may, of a tenant and of a pri
   ledger.open()
 })
 
-test('no more calls are let in than may wait in all, however many come at once', async (t) => {
+test('concurrent submissions never exceed the total queue limit', async (t) => {
   const ledger = createLedger()
   t.after(ledger.open)
   const database = (await pgliteDatabase(t)).asService()
   const site = await openLimitedSite(t, {
-    ...{ database, tenants: { '*': { concurrency: 1 } }, tools: ledger.tools },
+    database,
+    tenants: { '*': { concurrency: 1 } },
+    tools: ledger.tools,
     service: { slots: 2, maxQueued: 5 },
   })
   const gated = { kind: 'call', tool: 't:gated', args: {} } as const
   const first = await site.service.submit(gated, someone('acme'))
   await eventually(async () => ledger.began.length === 1 || undefined, 'the first to run')
-  // The first may still count as one that waits, until they are counted again.
+  // The first call may count as queued until the next recount.
   let taken = 0
   const flood = async () => {
     taken += await takenOf(site, Array(120).fill(gated), someone('acme'))
@@ -79,15 +78,15 @@ test('no more calls are let in than may wait in all, however many come at once',
   ledger.open()
   await site.service.wait(first.callId, someone('acme'), 20_000, never)
   const again = async () => ((await takenOf(site, [gated], someone('acme'))) === 1 ? true : undefined)
-  await eventually(again, 'room for another')
+  await eventually(again, 'a free place in the queue')
 })
 
 for (const [engine, open] of Object.entries(engines)) {
-  test(`${engine}: what a repeat or a refused call gave back is there for a later one, in another process too`, async (t) => {
+  test(`${engine}: the budget that repeats and rejected calls refund is available again, in another process too`, async (t) => {
     const { database, redisUrl } = await open(t)
     const { tools } = createLedger()
     const tenant = `acme-${Math.random().toString(36).slice(2)}`
-    const tenants = { [tenant]: { cost: { budget: 10, everyMs: 1_000_000_000 } } }
+    const tenants = { [tenant]: slowBudget(10) }
     const site = { database, tenants, tools, ...(redisUrl === undefined ? {} : { redisUrl }) }
     const first = await openLimitedSite(t, site)
     const who = someone(tenant)
@@ -98,7 +97,7 @@ for (const [engine, open] of Object.entries(engines)) {
     await assert.rejects(first.service.submit({ ...keyed, args: { other: 1 } }, who), { code: 'IDEMPOTENCY_CONFLICT' })
     const past = { ...call, deadline: '2020-01-01T00:00:00Z' }
     await assert.rejects(first.service.submit(past, who), { code: 'PAYLOAD_INVALID' })
-    // Another process of the service has no purse of its own yet, so that it sees what is in the bucket.
+    // A new process has no units taken in advance, so that it sees what the bucket holds.
     await first.stop()
     const second = await openLimitedSite(t, site)
     await second.service.submit(call, who)
@@ -106,10 +105,10 @@ for (const [engine, open] of Object.entries(engines)) {
   })
 }
 
-test('a budget that was raised or a rate that got faster holds from the next call on', async (t) => {
+test('a raised budget or rate applies from the next call on', async (t) => {
   const { tools } = createLedger()
   const database = (await pgliteDatabase(t)).asService()
-  const tenants = { acme: { cost: { budget: 5, everyMs: 1_000_000_000 } }, beta: { rate: slowly } }
+  const tenants = { acme: slowBudget(5), beta: slowRate(1) }
   const site = await openLimitedSite(t, { database, tenants, tools })
   const dear = { kind: 'call', tool: 't:dear', args: {} } as const
   for (const tenant of ['acme', 'beta']) {

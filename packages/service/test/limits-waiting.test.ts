@@ -8,14 +8,16 @@ import { createLedger, openLimitedSite } from './limits.fixture.ts'
 
 const ada: Identity = { tenant: 'acme', principal: 'ada', permissions: ['*'] }
 
-test('a call that finds no place to wait is refused on the record, and a repeat is answered as it stands', async (t) => {
+test('HTTP requests beyond the waiter limit are rejected and audited, and a repeat gets the current state', async (t) => {
   const ledger = createLedger()
   t.after(ledger.open)
   const database = (await pgliteDatabase(t)).asService()
   const { service } = await openLimitedSite(t, { database, tenants: {}, tools: ledger.tools })
   const silent = (): void => undefined
   const server = await createHttpServer({
-    ...{ service, limits: { waitingPerPrincipal: 1 }, authenticate: async () => ({ identity: ada }) },
+    service,
+    limits: { waitingPerPrincipal: 1 },
+    authenticate: async () => ({ identity: ada }),
     log: { debug: silent, info: silent, error: silent },
   })
   t.after(() => server.close({ graceMs: 1_000 }))
@@ -41,7 +43,7 @@ test('a call that finds no place to wait is refused on the record, and a repeat 
     }))
     return rows.length < 2 ? undefined : rows.sort((a, b) => (a.tool < b.tool ? -1 : 1))
   }
-  assert.deepEqual(await eventually(refusals, 'the record'), [
+  assert.deepEqual(await eventually(refusals, 'the audit entries'), [
     { tool: 't:gated', code: 'RATE_LIMITED', times: 1 },
     { tool: 't:work', code: 'RATE_LIMITED', times: 3 },
   ])

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { type TestContext, test } from 'node:test'
+import { test } from 'node:test'
 import type { ChainResult, Identity } from '@gantry/contract'
 import { redisForFile } from '../src/brokers/transports/redis/redis.fixture.ts'
 import { sqlCallStore } from '../src/storage/calls/sql.ts'
@@ -7,25 +7,25 @@ import type { Database } from '../src/storage/databases/database.ts'
 import { openPostgres } from '../src/storage/databases/postgres.ts'
 import { eventually } from './broker-site.fixture.ts'
 import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'
-import { createLedger, type LimitedSite, openLimitedSite } from './limits.fixture.ts'
+import {
+  createLedger,
+  type LimitedSite,
+  limitEngines,
+  openLimitedSite,
+  slowBudget,
+  slowRate,
+} from './limits.fixture.ts'
 
 const redis = redisForFile()
 const never = new AbortController().signal
 
-const engines: { readonly [name: string]: (t: TestContext) => Promise<{ database: Database; redisUrl?: string }> } = {
-  PGlite: async (t) => ({ database: (await pgliteDatabase(t)).asService() }),
-  PostgreSQL: async (t) => ({ database: (await postgresDatabase(t)).database.asService() }),
-  'PostgreSQL with Redis': async (t) => ({
-    database: (await postgresDatabase(t)).database.asService(),
-    redisUrl: (await redis.server(t)).url,
-  }),
-}
+const engines = limitEngines(redis)
 
 function someone(tenant: string, principal = 'ada', given: Partial<Identity> = {}): Identity {
   return { tenant, principal, permissions: ['*'], ...given }
 }
 
-/** The codes of so many calls: `ok` for those that were taken in. */
+/** The result of `count` concurrent submissions: `ok` or the error code of each. */
 async function codesOf({ service }: LimitedSite, tool: string, who: Identity, count: number): Promise<string[]> {
   const tries = Array.from({ length: count }, () => service.submit({ kind: 'call', tool, args: {} }, who))
   return (await Promise.allSettled(tries)).map((one) => (one.status === 'fulfilled' ? 'ok' : one.reason.code))
@@ -39,16 +39,13 @@ async function untilDone({ service }: LimitedSite, ids: readonly string[], who: 
   for (const callId of ids) await service.wait(callId, who, 20_000, never)
 }
 
-/** So little flows in that a test sees none of it. */
-const slowly = { perSecond: 0.000_01, burst: 20 }
-
 for (const [engine, open] of Object.entries(engines)) {
-  test(`${engine}: processes share a rate and a budget, and not one call more passes than they allow`, async (t) => {
+  test(`${engine}: processes share a rate and a budget, and admit exactly as many calls as these allow`, async (t) => {
     const { database, redisUrl } = await open(t)
     const { tools } = createLedger()
     const suffix = Math.random().toString(36).slice(2)
     const [acme, rich] = [`acme-${suffix}`, `rich-${suffix}`]
-    const tenants = { [acme]: { rate: slowly }, [rich]: { cost: { budget: 50, everyMs: 1_000_000_000 } } }
+    const tenants = { [acme]: slowRate(20), [rich]: slowBudget(50) }
     const site = { database, tenants, tools, ...(redisUrl === undefined ? {} : { redisUrl }) }
     const first = await openLimitedSite(t, site)
     const sites = database.exclusive ? [first] : [first, await openLimitedSite(t, site)]
@@ -65,9 +62,9 @@ for (const [engine, open] of Object.entries(engines)) {
   })
 }
 
-test('an idempotent repeat does not cost twice, and a call that is refused for its arguments costs nothing', async (t) => {
+test('an idempotent repeat is charged once, and a call rejected for its arguments costs nothing', async (t) => {
   const { tools } = createLedger()
-  const tenants = { acme: { cost: { budget: 10, everyMs: 1_000_000_000 } } }
+  const tenants = { acme: slowBudget(10) }
   const site = await openLimitedSite(t, { database: (await pgliteDatabase(t)).asService(), tenants, tools })
   const who = someone('acme')
   const call = { kind: 'call', tool: 't:dear', args: {} } as const
@@ -81,11 +78,11 @@ test('an idempotent repeat does not cost twice, and a call that is refused for i
   await assert.rejects(site.service.submit(call, who), { code: 'RATE_LIMITED' })
 })
 
-test('whoever asks again under the same key is answered, whatever limit he has reached', async (t) => {
+test('a repeat under the same idempotency key is answered although a limit is reached', async (t) => {
   const { tools } = createLedger()
   const tenants = {
-    acme: { rate: { ...slowly, burst: 2 } },
-    dear: { cost: { budget: 5, everyMs: 1_000_000_000 } },
+    acme: slowRate(2),
+    dear: slowBudget(5),
   }
   const site = await openLimitedSite(t, { database: (await pgliteDatabase(t)).asService(), tenants, tools })
   for (const tenant of ['acme', 'dear']) {
@@ -102,18 +99,21 @@ test('whoever asks again under the same key is answered, whatever limit he has r
 })
 
 for (const [engine, open] of Object.entries(engines)) {
-  test(`${engine}: what a chain calls inside counts for the rate and the budget, and not one passes that may not`, async (t) => {
+  test(`${engine}: the calls of a chain count against the rate and the budget, exactly`, async (t) => {
     const { database, redisUrl } = await open(t)
     const { tools, began } = createLedger()
     const suffix = Math.random().toString(36).slice(2)
     const [acme, rich, brisk] = [`acme-${suffix}`, `rich-${suffix}`, `brisk-${suffix}`]
     const tenants = {
-      [acme]: { rate: { ...slowly, burst: 5 } },
-      [rich]: { cost: { budget: 23, everyMs: 1_000_000_000 } },
+      [acme]: slowRate(5),
+      [rich]: slowBudget(23),
       [brisk]: { rate: { perSecond: 20, burst: 1 } },
     }
     const site = await openLimitedSite(t, {
-      ...{ database, tenants, tools, ...(redisUrl === undefined ? {} : { redisUrl }) },
+      database,
+      tenants,
+      tools,
+      ...(redisUrl === undefined ? {} : { redisUrl }),
     })
     const run = async (tenant: string, steps: readonly object[]): Promise<ChainResult> => {
       const who = someone(tenant)
@@ -123,11 +123,11 @@ for (const [engine, open] of Object.entries(engines)) {
     const each = (tool: string, given: object = {}) => ({ id: 'each', tool, forEach: [1, 2, 3, 4, 5, 6], ...given })
     const codesIn = ({ steps }: ChainResult) => steps.flatMap(({ results }) => results.map(({ error }) => error?.code))
     const ran = (tenant: string) => began.filter((who) => who === `${tenant} ada`).length
-    // The chain counts for one, so that four are left for what it calls.
+    // The chain takes one token, so that four are left for its calls.
     const limited = await run(acme, [each('t:work', { onError: 'continue', concurrency: 3 })])
     assert.deepEqual([limited.status, ran(acme)], ['ok', 4])
     assert.equal(codesIn(limited).filter((code) => code === 'RATE_LIMITED').length, 2)
-    // Five units are spent when it is taken in, and pay for the first; 18 are left for three more.
+    // Admission charges five units, which pay for the first call; the remaining 18 pay for three more.
     const dear = await run(rich, [each('t:dear', { onError: 'continue' })])
     assert.deepEqual([dear.status, ran(rich)], ['ok', 4])
     assert.equal(codesIn(dear).filter((code) => code === 'RATE_LIMITED').length, 2)
@@ -137,9 +137,9 @@ for (const [engine, open] of Object.entries(engines)) {
   })
 }
 
-test('what a program calls counts too, be it asked for itself, as a step of a chain or within one of its own', async (t) => {
+test('the calls of a program count against the rate, also when it runs inside a chain or another program', async (t) => {
   const { tools, began } = createLedger()
-  const tenants = { '*': { rate: { ...slowly, burst: 6 } } }
+  const tenants = { '*': slowRate(6) }
   const database = (await pgliteDatabase(t)).asService()
   const site = await openLimitedSite(t, { database, tenants, tools })
   const calling = `const codes = []
@@ -156,7 +156,7 @@ test('what a program calls counts too, be it asked for itself, as a step of a ch
     'in a program': inChain(within),
     'in a chain of a program': inChain(chained),
   }
-  // Of six, one is for what is asked for, and one for each program and chain within that is called as a tool.
+  // Of six tokens, the submission takes one, and each nested program or chain called as a tool one.
   const passed = { alone: 5, 'in a chain': 4, 'in a program': 3, 'in a chain of a program': 3 }
   for (const [how, input] of Object.entries(asked)) {
     const who = someone(how.replaceAll(' ', '-'))
@@ -170,7 +170,7 @@ test('what a program calls counts too, be it asked for itself, as a step of a ch
   }
 })
 
-test('no more calls of one chain run at a time than its tenant and its principal may have', async (t) => {
+test('concurrent calls of a chain stay within the concurrency limits of its tenant and principal', async (t) => {
   const ledger = createLedger()
   const tenants = { acme: { concurrency: 3, principals: { bob: { concurrency: 1 } } } }
   const database = (await pgliteDatabase(t)).asService()
@@ -185,9 +185,9 @@ test('no more calls of one chain run at a time than its tenant and its principal
   assert.ok((most[2] ?? 0) > 3, 'without a limit more run')
 })
 
-test('a chain costs what its steps cost together', async (t) => {
+test('a chain is charged the sum of its steps', async (t) => {
   const { tools } = createLedger()
-  const tenants = { acme: { cost: { budget: 12, everyMs: 1_000_000_000 } } }
+  const tenants = { acme: slowBudget(12) }
   const site = await openLimitedSite(t, { database: (await pgliteDatabase(t)).asService(), tenants, tools })
   const step = (id: string) => ({ id, tool: 't:dear', args: {} })
   const chain = (...steps: readonly object[]) => ({ kind: 'chain', args: { steps } }) as never
@@ -198,7 +198,7 @@ test('a chain costs what its steps cost together', async (t) => {
   await assert.rejects(site.service.submit(chain(step('a')), someone('acme')), { code: 'RATE_LIMITED' })
 })
 
-test('of two workers together no more calls of a tenant or a principal run than may, and all are done', async (t) => {
+test('two workers together stay within the concurrency limits of a tenant and a principal, and complete all calls', async (t) => {
   const { url, database } = await postgresDatabase(t)
   const other = await openPostgres({ url })
   t.after(() => other.close())
@@ -225,7 +225,7 @@ test('of two workers together no more calls of a tenant or a principal run than 
 })
 
 for (const where of ['the same process', 'another process']) {
-  test(`long calls of one, however short those before were, do not keep out another’s, from ${where}`, async (t) => {
+  test(`long calls of one tenant leave slots to others although earlier calls were short, submitted from ${where}`, async (t) => {
     const { url, database } = await postgresDatabase(t)
     const second = await openPostgres({ url })
     t.after(() => second.close())
@@ -233,28 +233,61 @@ for (const where of ['the same process', 'another process']) {
     const site = { tenants: {}, tools: ledger.tools }
     const worker = await openLimitedSite(t, { ...site, database: database.asService() })
     const api = await openLimitedSite(t, { ...site, database: second.asService(), service: { roles: ['api'] } })
-    const door = where === 'another process' ? api : worker
+    const entry = where === 'another process' ? api : worker
     t.after(ledger.open)
     const [quiet, noisy] = [someone('quiet'), someone('noisy')]
     const work = { kind: 'call', tool: 't:work', args: {} } as const
     for (let n = 0; n < 150; n++) await untilDone(worker, [(await worker.service.submit(work, quiet)).callId], quiet)
-    assert.equal(count(await codesOf(door, 't:gated', noisy, 320), 'ok'), 320)
-    await eventually(async () => ledger.began.filter((who) => who === 'noisy ada').length >= 56 || undefined, 'a crowd')
+    assert.equal(count(await codesOf(entry, 't:gated', noisy, 320), 'ok'), 320)
+    await eventually(async () => ledger.began.filter((who) => who === 'noisy ada').length >= 66 || undefined, 'a crowd')
     for (const who of [quiet, someone('third')]) {
-      const { callId } = await door.service.submit(work, who)
-      const result = await door.service.wait(callId, who, 20_000, never)
+      const { callId } = await entry.service.submit(work, who)
+      const result = await entry.service.wait(callId, who, 20_000, never)
       assert.equal(result?.status, 'ok', `the call of ${who.tenant}`)
     }
-    assert.equal(ledger.most.get('noisy'), 56, 'one slot in eight is kept')
+    assert.equal(ledger.most.get('noisy'), 66, 'three quarters of the slots')
     ledger.open()
+  })
+
+  test(`after a start, hanging calls of one tenant leave several slots to a second and one to a third, submitted from ${where}`, async (t) => {
+    const { url, database } = await postgresDatabase(t)
+    const second = await openPostgres({ url })
+    t.after(() => second.close())
+    const ledger = createLedger()
+    t.after(ledger.open)
+    const site = { tenants: {}, tools: ledger.tools }
+    const worker = await openLimitedSite(t, { ...site, database: database.asService(), service: { slots: 24 } })
+    const api = await openLimitedSite(t, { ...site, database: second.asService(), service: { roles: ['api'] } })
+    const entry = where === 'another process' ? api : worker
+    const began = (tenant: string): number => ledger.began.filter((who) => who === `${tenant} ada`).length
+    for (const [tenant, calls, run] of [
+      ['noisy', 80, 18],
+      ['quiet', 20, 3],
+      ['third', 5, 1],
+    ] as const) {
+      assert.equal(count(await codesOf(entry, 't:gated', someone(tenant), calls), 'ok'), calls)
+      await eventually(async () => began(tenant) >= run || undefined, `${run} calls of ${tenant}`)
+    }
+    const { callId } = await entry.service.submit({ kind: 'call', tool: 't:work', args: {} }, someone('fourth'))
+    assert.equal((await entry.service.wait(callId, someone('fourth'), 20_000, never))?.status, 'ok')
+    assert.deepEqual(Object.fromEntries(['noisy', 'quiet', 'third'].map((one) => [one, ledger.most.get(one)])), {
+      noisy: 18,
+      quiet: 3,
+      third: 1,
+    })
+    ledger.open()
+    await eventually(async () => (began('noisy') === 80 && began('quiet') === 20) || undefined, 'all calls')
   })
 }
 
-test('with ten thousand calls of one waiting, the calls of another begin with the next free slot', async (t) => {
+test('with ten thousand queued calls of one tenant, a call of another begins within the next batch of claims', async (t) => {
   const { database } = await postgresDatabase(t)
   const ledger = createLedger()
   const site = await openLimitedSite(t, {
-    ...{ database: database.asService(), tenants: {}, tools: ledger.tools, service: { slots: 4 } },
+    database: database.asService(),
+    tenants: {},
+    tools: ledger.tools,
+    service: { slots: 4 },
   })
   await queueMany(database, 'noisy', 10_000)
   const quiet = someone('quiet')
@@ -266,7 +299,7 @@ test('with ten thousand calls of one waiting, the calls of another begin with th
     await untilDone(site, [callId], quiet)
     ids.push(callId)
     const place = ledger.began.indexOf('quiet ada', before)
-    // Those that have a slot, and those that were claimed in the same step, are all that may come before.
+    // Only calls that hold a slot or were claimed in the same batch may begin first.
     const overtaken = place < 0 ? 0 : place - before
     assert.ok(overtaken <= 64, `${overtaken} calls of another began first`)
   }
@@ -275,7 +308,7 @@ test('with ten thousand calls of one waiting, the calls of another begin with th
   assert.equal(ids.length, 20)
 })
 
-test('with ten thousand calls of one waiting, those of another are all in the next claims, one for one', async (t) => {
+test('with ten thousand queued calls of one tenant, claims alternate between it and another tenant', async (t) => {
   const { database } = await postgresDatabase(t)
   await queueMany(database, 'noisy', 10_000)
   await queueMany(database, 'quiet', 5)
@@ -293,7 +326,7 @@ test('with ten thousand calls of one waiting, those of another are all in the ne
   assert.deepEqual(busy, { noisy: 5, quiet: 5 })
 })
 
-/** So many calls of a tenant, put into the queue behind the service's back. */
+/** Inserts calls of a tenant straight into the queue. */
 async function queueMany(database: Database, tenant: string, calls: number): Promise<void> {
   const identity = JSON.stringify(someone(tenant))
   await database.query(
@@ -308,10 +341,12 @@ async function queueMany(database: Database, tenant: string, calls: number): Pro
   await database.query(`select pg_notify('gantry_ready', '')`)
 }
 
-test('a tenant with too many calls waiting is refused until some are done, and others are not', async (t) => {
+test('a tenant at its queue limit is rejected, and others are not', async (t) => {
   const ledger = createLedger()
   const site = await openLimitedSite(t, {
-    ...{ database: (await pgliteDatabase(t)).asService(), tenants: { acme: { queued: 5 } }, tools: ledger.tools },
+    database: (await pgliteDatabase(t)).asService(),
+    tenants: { acme: { queued: 5 } },
+    tools: ledger.tools,
     service: { slots: 2 },
   })
   const running = await codesOf(site, 't:gated', someone('free'), 2)
@@ -319,18 +354,18 @@ test('a tenant with too many calls waiting is refused until some are done, and o
   const codes: string[] = []
   for (let n = 0; n < 12; n++) codes.push(...(await codesOf(site, 't:gated', someone('acme'), 1)))
   const taken = count(codes, 'ok')
-  // One may have come straight in, beside those that wait.
+  // A slot may have freed up meanwhile, so that a call ran instead of waiting.
   assert.ok(taken >= 5 && taken <= 7, `${taken} calls were taken`)
   assert.equal(count(codes, 'RATE_LIMITED'), 12 - taken)
   assert.equal(count(await codesOf(site, 't:gated', someone('free'), 10), 'ok'), 10)
   ledger.open()
 })
 
-test('limits follow the configuration', async (t) => {
+test('a reload of the configuration changes the limits', async (t) => {
   const { tools } = createLedger()
   const site = await openLimitedSite(t, { database: (await pgliteDatabase(t)).asService(), tenants: {}, tools })
   assert.equal(count(await codesOf(site, 't:work', someone('acme'), 30), 'ok'), 30)
-  await site.limit({ acme: { rate: { ...slowly, burst: 3 } } })
+  await site.limit({ acme: slowRate(3) })
   assert.equal(count(await codesOf(site, 't:work', someone('acme'), 30), 'ok'), 3)
   await site.limit({})
   assert.equal(count(await codesOf(site, 't:work', someone('acme'), 30), 'ok'), 30)

@@ -1,22 +1,23 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import { defineTool } from '@gantry/core'
 import { pgliteDatabase } from './databases.fixture.ts'
 import { breakSpool, failingDatabase } from './failing-store.fixture.ts'
+import { sampleTool } from './sample-tool.fixture.ts'
 import { openServiceSite, operator } from './service-site.fixture.ts'
 
 const never = new AbortController().signal
 const timeout = 60_000
 
-/** A call that reported four of its ten chunks, which are stored; the others come, and it ends, when the test says so. */
+/** A running call whose first four of ten chunks are stored; `goOn` lets it send the others and end. */
 async function streaming(t: TestContext) {
   const failing = failingDatabase(await pgliteDatabase(t))
   const gate = Promise.withResolvers<void>()
-  /** Once the outcome is in the spool, or is held. */
+  /** Resolves once the outcome is in the spool, or in memory. */
   const kept = Promise.withResolvers<void>()
-  const tenChunks = defineTool({
-    ...{ namespace: 'test', name: 'chunks', description: 'Ten chunks.', effect: 'once' },
-    inputSchema: { type: 'object' },
+  const tenChunks = sampleTool({
+    name: 'chunks',
+    description: 'Ten chunks.',
+    effect: 'once',
     async *run() {
       for (let n = 0; n < 10; n += 1) {
         if (n === 4) await gate.promise
@@ -47,15 +48,15 @@ async function streaming(t: TestContext) {
 }
 
 for (const spool of ['takes', 'refuses'] as const) {
-  test(`chunks of a stream that ends while the store fails are stored with its outcome, which the spool ${spool}`, {
+  test(`chunks of a call that ends while the store fails are stored with its outcome, when the spool ${spool} it`, {
     timeout,
   }, async (t) => {
     const site = await streaming(t)
-    const mend = spool === 'refuses' ? breakSpool(site.data) : () => undefined
+    const repair = spool === 'refuses' ? breakSpool(site.data) : () => undefined
     site.fail('all')
     site.goOn()
     await site.kept
-    mend()
+    repair()
     site.fail('nothing')
     const outcome = await site.service.wait(site.callId, operator, 20_000, never)
     assert.equal(outcome?.status, 'ok')

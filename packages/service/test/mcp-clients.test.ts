@@ -9,17 +9,16 @@ import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport as OldTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { mcpInspector } from '../../../scripts/engines/inspector.ts'
 import { pythonMcp, pythonMcpVersions } from '../../../scripts/engines/python-mcp.ts'
-import { pgliteFolder } from './databases.fixture.ts'
-import { serviceFolder, startServe } from './serve.fixture.ts'
+import { migratedFolder, startServe } from './serve.fixture.ts'
 import { cleanEnvironment, node, shell } from './spawn.fixture.ts'
 
-/** Lists and calls what the default configuration serves with clients that others wrote, each as its users install it. */
+/** Lists and calls the tools of the default configuration with third-party clients, as installed by their users. */
 interface Call {
   readonly name: string
   readonly arguments: { readonly [name: string]: unknown }
-  /** Failures that the tool is meant to have. */
+  /** Expected failures of the tool. */
   readonly fails?: true
-  /** Characters that the structured content has at least. */
+  /** The least number of characters of the structured content. */
   readonly structured?: number
 }
 
@@ -60,7 +59,7 @@ const calls: readonly Call[] = [
 ]
 
 async function openService(t: TestContext) {
-  const folder = serviceFolder(t, await pgliteFolder(t))
+  const folder = await migratedFolder(t)
   const serve = startServe(t, folder)
   const url = `${await serve.ready}/mcp`
   const key = readFileSync(join(folder, '.gantry', 'key'), 'utf8').trim()
@@ -94,49 +93,57 @@ async function useClient(who: string, client: AnyClient): Promise<void> {
   )
 }
 
-test('clients of SDK 1.x and 2.x list and call everything in the default configuration, up to 5 MB', async (t) => {
-  const { url, requestInit } = await openService(t)
-  const old = new OldClient({ name: 'test', version: '1' })
-  t.after(() => old.close())
-  await old.connect(new OldTransport(new URL(url), { requestInit }) as never)
-  await useClient('SDK 1.x', old)
-  const now = new Client({ name: 'test', version: '1' })
-  t.after(() => now.close())
-  await now.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }))
-  await useClient('SDK 2.x', now)
-})
+// One service for all clients: its start takes longer than most of them.
+test('third-party clients use the MCP endpoint of one service', async (t) => {
+  const { folder, url, key, requestInit } = await openService(t)
 
-test('the Python SDK, 1.x and 2.x, lists and calls everything in the default configuration, up to 5 MB', async (t) => {
-  const { folder, url, key } = await openService(t)
-  for (const version of pythonMcpVersions) {
-    const environment = { PYTHONPATH: await pythonMcp(version), PYTHONDONTWRITEBYTECODE: '1' }
-    const child = spawn('/usr/bin/python3', [join(import.meta.dirname, 'mcp-clients.fixture.py')], {
-      env: cleanEnvironment({ folder, cache: join(folder, '.cache'), environment }),
-    })
-    child.stdin.end(JSON.stringify({ url, key, calls }))
-    const [out, err] = await Promise.all([text(child.stdout), text(child.stderr)])
-    assert.ok(out.startsWith('{'), err)
-    const { tools, results } = JSON.parse(out) as { readonly tools: readonly string[]; readonly results: Seen[] }
-    check(`Python ${version}`, tools, results)
-  }
-})
+  await t.test(
+    'clients of SDK 1.x and 2.x list and call every tool of the default configuration, with outputs up to 5 MB',
+    async (t) => {
+      const old = new OldClient({ name: 'test', version: '1' })
+      t.after(() => old.close())
+      await old.connect(new OldTransport(new URL(url), { requestInit }) as never)
+      await useClient('SDK 1.x', old)
+      const now = new Client({ name: 'test', version: '1' })
+      t.after(() => now.close())
+      await now.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }))
+      await useClient('SDK 2.x', now)
+    },
+  )
 
-test('the inspector lists and calls tools with outputs up to 5 MB', async (t) => {
-  const { folder, url, key } = await openService(t)
-  const inspector = await mcpInspector()
-  const look = (method: string) =>
-    shell(
-      `"$node" ${inspector} --cli ${url} --transport http --header "Authorization: Bearer ${key}" --method ${method}`,
-      { folder, cache: join(folder, '.cache'), environment: { node } },
-    )
-  const listed = await look('tools/list')
-  assert.equal(listed.code, 0, listed.err)
-  assert.equal(JSON.parse(listed.out).tools.length, new Set(calls.map(({ name }) => name)).size)
-  for (const characters of [1_000, 70_000, 5_000_000]) {
-    const called = await look(
-      `tools/call --tool-name code__run --tool-arg language=javascript --tool-arg 'code=${large(characters)}'`,
-    )
-    assert.equal(called.code, 0, called.err)
-    assert.notEqual(JSON.parse(called.out).isError, true)
-  }
+  await t.test(
+    'the Python SDK 1.x and 2.x lists and calls every tool of the default configuration, with outputs up to 5 MB',
+    async () => {
+      for (const version of pythonMcpVersions) {
+        const environment = { PYTHONPATH: await pythonMcp(version), PYTHONDONTWRITEBYTECODE: '1' }
+        const child = spawn('/usr/bin/python3', [join(import.meta.dirname, 'mcp-clients.fixture.py')], {
+          env: cleanEnvironment({ folder, cache: join(folder, '.cache'), environment }),
+        })
+        child.stdin.end(JSON.stringify({ url, key, calls }))
+        const [out, err] = await Promise.all([text(child.stdout), text(child.stderr)])
+        assert.ok(out.startsWith('{'), err)
+        const { tools, results } = JSON.parse(out) as { readonly tools: readonly string[]; readonly results: Seen[] }
+        check(`Python ${version}`, tools, results)
+      }
+    },
+  )
+
+  await t.test('the inspector lists and calls tools with outputs up to 5 MB', async () => {
+    const inspector = await mcpInspector()
+    const look = (method: string) =>
+      shell(
+        `"$node" ${inspector} --cli ${url} --transport http --header "Authorization: Bearer ${key}" --method ${method}`,
+        { folder, cache: join(folder, '.cache'), environment: { node } },
+      )
+    const listed = await look('tools/list')
+    assert.equal(listed.code, 0, listed.err)
+    assert.equal(JSON.parse(listed.out).tools.length, new Set(calls.map(({ name }) => name)).size)
+    for (const characters of [1_000, 70_000, 5_000_000]) {
+      const called = await look(
+        `tools/call --tool-name code__run --tool-arg language=javascript --tool-arg 'code=${large(characters)}'`,
+      )
+      assert.equal(called.code, 0, called.err)
+      assert.notEqual(JSON.parse(called.out).isError, true)
+    }
+  })
 })

@@ -1,19 +1,17 @@
 import { randomBytes } from 'node:crypto'
-import type {
-  CallToolResult,
-  ClientCapabilities,
-  InputRequests,
-  InputRequiredResult,
-  ServerContext,
-} from '@modelcontextprotocol/server'
 import {
+  type CallToolResult,
+  type ClientCapabilities,
   createRequestStateCodec,
+  type InputRequests,
+  type InputRequiredResult,
   inputRequired,
   MissingRequiredClientCapabilityError,
+  type ServerContext,
 } from '@modelcontextprotocol/server'
 import type { McpTool } from '../../mcp/src/server/tool-list.ts'
 
-/** Tools that ask their client something before they answer: none of Gantry's does, so that an extension has them. */
+/** Tools that send a request to their client: none of Gantry's tools does, so that an extension adds them. */
 export type Asking = (ctx: ServerContext, args: { readonly [name: string]: unknown }) => Asked | Promise<Asked>
 type Asked = CallToolResult | InputRequiredResult
 
@@ -44,7 +42,7 @@ interface Answered {
   readonly content?: unknown
 }
 
-/** What the client answered to a question, when it answered it in a way that can be used. */
+/** The client's response to a request, if it is usable. */
 function answer(ctx: ServerContext, key: string): Answered | undefined {
   const given = ctx.mcpReq.inputResponses?.[key]
   return typeof given === 'object' && given !== null ? (given as Answered) : undefined
@@ -60,7 +58,7 @@ function asks(inputRequests: InputRequests, requestState?: string): InputRequire
   return inputRequired({ inputRequests, ...(requestState === undefined ? {} : { requestState }) } as never)
 }
 
-/** Asks once and tells what came back, as the scenarios of 2025-11-25 want it. */
+/** Sends one request to the client and returns its response, as the scenarios of 2025-11-25 require. */
 function elicits(
   prefix: (given: Answered) => string,
   message: (args: { readonly [name: string]: unknown }) => string,

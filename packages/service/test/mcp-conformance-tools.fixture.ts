@@ -20,7 +20,11 @@ function tool(
 ): DefinedTool {
   const description = `Does what the scenarios want of ${name}.`
   return defineTool({
-    ...{ namespace: 'test', name, description, effect: 'read', inputSchema },
+    namespace: 'test',
+    name,
+    description,
+    effect: 'read',
+    inputSchema,
     run: (args: { readonly [name: string]: unknown }, context: ToolContext) => run(context, args),
   } as never)
 }
@@ -49,7 +53,7 @@ const schema2020: JsonSchema = {
   additionalProperties: false,
 }
 
-/** What the conformance suites call, as tools of Gantry: they go through the service as every other call does. */
+/** The tools that the conformance suites call, executed by the service like all others. */
 export const suiteTools: readonly DefinedTool[] = [
   tool('test_simple_text', () => ({ content: [text('This is a simple text response for testing.')] })),
   tool('test_image_content', () => ({ content: [image] })),
@@ -82,7 +86,7 @@ export const suiteTools: readonly DefinedTool[] = [
     return { content: [text('It is logged.')] }
   }),
   tool('test_logging_tool', ({ log }) => {
-    log('info', 'A line that nobody asked for')
+    log('info', 'An unrequested line')
     return { content: [text('It is logged.')] }
   }),
   tool('test_reconnection', () => ({ content: [text('It was closed and opened again.')] })),

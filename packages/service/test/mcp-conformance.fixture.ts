@@ -4,8 +4,7 @@ import { defineTool } from '@gantry/core'
 import { inputRequired, ResourceNotFoundError } from '@modelcontextprotocol/server'
 import type { McpExtension } from '../../mcp/src/server/server.ts'
 import { createHttpServer } from '../src/http/server.ts'
-import { createMcpHttpHandler } from '../src/mcp/http-handler.ts'
-import { serviceHost } from '../src/mcp/service-host.ts'
+import { createMcpHttpHandler, serviceHost } from '../src/mcp/http-handler.ts'
 import { pgliteDatabase } from './databases.fixture.ts'
 import { askingTools, listedAsking, stateCodec } from './mcp-conformance-asking.fixture.ts'
 import { png, suiteTools } from './mcp-conformance-tools.fixture.ts'
@@ -15,23 +14,30 @@ const caller: Identity = { principal: 'suite', tenant: 'suite', permissions: ['*
 
 /**
  * A whole service with its MCP endpoint, as `gantry serve` has it, with what the conformance suites want to find there.
- * The suites cannot show a key, so that everybody is let in.
+ * The suites cannot send a key, so that every request is authenticated.
  */
 export async function openSuiteServer(t: TestContext): Promise<{ readonly url: string }> {
   const site = await openServiceSite(t, pgliteDatabase, { tools: [...suiteTools] }, { slots: 16 })
   const leaving = new AbortController()
-  const door = await createMcpHttpHandler({
-    ...{ host: serviceHost(site.service, leaving.signal), version: '1.0.0', namespace: 'test', lookMs: 50 },
-    ...{ taskAfterMs: 200, extension: extensionOf(site), resource: { issuers: () => [] } },
+  const handler = await createMcpHttpHandler({
+    host: serviceHost(site.service, leaving.signal),
+    version: '1.0.0',
+    namespace: 'test',
+    lookMs: 50,
+    taskAfterMs: 200,
+    extension: extensionOf(site),
+    resource: { issuers: () => [] },
   })
   const log = { debug: () => undefined, info: () => undefined, error: console.error }
   const server = await createHttpServer({
-    ...{ service: site.service, log, mounts: door.mounts },
+    service: site.service,
+    log,
+    mounts: handler.mounts,
     authenticate: async () => ({ identity: caller }),
   })
   t.after(async () => {
     leaving.abort()
-    await door.close()
+    await handler.close()
     await server.close({ graceMs: 100 })
   })
   return { url: `${server.url}/mcp` }

@@ -15,7 +15,7 @@ interface Run {
   readonly text: string
 }
 
-/** Runs a suite in a folder of its own, because it leaves its results there. */
+/** Runs a suite in its own folder, because it writes its results there. */
 function suite(program: string, args: readonly string[]): Promise<Run> {
   const cwd = mkdtempSync(join(tmpdir(), 'gantry-suite-'))
   return new Promise((resolve, reject) => {
@@ -31,7 +31,7 @@ function suite(program: string, args: readonly string[]): Promise<Run> {
   })
 }
 
-/** The suites wait half a second for some answers, which a busy machine may not give: then it is run again, twice at most. */
+/** The suites wait only half a second for some responses, so that a busy machine gets two retries. */
 async function patientSuite(program: string, args: readonly string[]): Promise<Run> {
   for (let tries = 1; ; tries++) {
     const run = await suite(program, args)
@@ -39,7 +39,7 @@ async function patientSuite(program: string, args: readonly string[]): Promise<R
   }
 }
 
-/** How many of the scenarios that count have passed, and how many there are. */
+/** The numbers of passed and of all scored scenarios. */
 function scored(text: string): { readonly passed: number; readonly all: number } {
   const [summary = '', beside = ''] = (text.split('=== SUMMARY ===')[1] ?? '').split(/^Not scored/m)
   const uncounted = new Set([...beside.matchAll(/^ {2}[✓✗] (\S+)/gm)].map(([, name]) => name))

@@ -5,16 +5,15 @@ import { type TestContext, test } from 'node:test'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { mcpInspector } from '../../../scripts/engines/inspector.ts'
-import { pgliteFolder } from './databases.fixture.ts'
-import { serviceFolder, startServe } from './serve.fixture.ts'
+import { migratedFolder, startServe } from './serve.fixture.ts'
 import { bin, type Ended, node, shell } from './spawn.fixture.ts'
 
 const modules = join(dirname(import.meta.dirname), '..', '..', 'node_modules')
 const everything = join(modules, '@modelcontextprotocol', 'server-everything', 'dist', 'index.js')
 
-/** A service that has the everything server behind it, and shows its tools alone. */
+/** A service with the everything server as its backend, whose MCP endpoint lists only that server's tools. */
 async function openGateway(t: TestContext) {
-  const folder = serviceFolder(t, await pgliteFolder(t))
+  const folder = await migratedFolder(t)
   const config = {
     backends: [{ kind: 'mcp', name: 'every', command: [node, everything] }],
     mcp: { namespace: 'every' },
@@ -35,7 +34,7 @@ async function connect(t: TestContext, transport: Parameters<Client['connect']>[
   return client
 }
 
-/** Every tool but two: `get-env`, whose environment differs on purpose, and `simulate-research-query`, which demands a task of its client. */
+/** Every tool except `get-env`, whose environment differs on purpose, and `simulate-research-query`, which requires a task. */
 const calls: { readonly [name: string]: { readonly [argument: string]: unknown } } = {
   echo: { message: 'hello' },
   'get-sum': { a: 2, b: 3 },
@@ -50,7 +49,7 @@ const calls: { readonly [name: string]: { readonly [argument: string]: unknown }
   'toggle-subscriber-updates': {},
 }
 
-test('tools of the everything server are, through the gateway, what they are directly', {
+test('tools of the everything server have the same definitions and results through the gateway as directly', {
   timeout: 120_000,
 }, async (t) => {
   const { folder, url } = await openGateway(t)
@@ -66,7 +65,12 @@ test('tools of the everything server are, through the gateway, what they are dir
   const plain = ({ tools }: typeof ours) =>
     tools
       .map(({ name, title, description, inputSchema, outputSchema, annotations }) => ({
-        ...{ name, title, description, inputSchema, outputSchema, annotations },
+        name,
+        title,
+        description,
+        inputSchema,
+        outputSchema,
+        annotations,
       }))
       .sort((a, b) => a.name.localeCompare(b.name))
   assert.deepEqual(plain(ours), plain(theirs))
@@ -102,7 +106,7 @@ test('tools of the everything server are, through the gateway, what they are dir
   }
 })
 
-/** A resource says when it was made. */
+/** Removes the creation times of resources. */
 function withoutTimes(content: unknown): unknown {
   return JSON.parse(JSON.stringify(content).replaceAll(/\d+:\d+:\d+ [AP]M/g, 'then'), (key, value) =>
     key === 'blob' ? 'bytes' : value,

@@ -6,8 +6,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { type TestContext, test } from 'node:test'
 import { envelope, revision } from '../src/mcp/mcp.fixture.ts'
-import { pgliteFolder } from './databases.fixture.ts'
-import { type ServeProcess, serviceFolder, startServe } from './serve.fixture.ts'
+import { migratedFolder, type ServeProcess, serviceFolder, startServe } from './serve.fixture.ts'
 import { bin, cleanEnvironment, gantry, node } from './spawn.fixture.ts'
 
 interface Message {
@@ -18,11 +17,13 @@ interface Message {
   readonly error?: { readonly message: string }
 }
 
-/** A `gantry mcp` as a client starts it. */
+/** Starts `gantry mcp` as a client does. */
 function startMcp(t: TestContext, folder: string, args: readonly string[] = []) {
   const options = { folder, cache: join(folder, '.cache') }
   const child = spawn(node, [bin, 'mcp', ...args], {
-    ...{ cwd: folder, env: cleanEnvironment(options), stdio: ['pipe', 'pipe', 'pipe'] as const },
+    cwd: folder,
+    env: cleanEnvironment(options),
+    stdio: ['pipe', 'pipe', 'pipe'] as const,
   })
   const [lines, waiting] = [[] as string[], new Map<unknown, (message: Message) => void>()]
   let err = ''
@@ -54,23 +55,25 @@ function startMcp(t: TestContext, folder: string, args: readonly string[] = []) 
     send({ method: 'notifications/initialized' })
   }
   /** The next notification of this name. */
-  const told = (method: string): Promise<Message> => new Promise((resolve) => waiting.set(method, resolve))
-  return { child: child as ChildProcess, lines, ended, request, told, open, stdin: child.stdin, err: () => err }
+  const notified = (method: string): Promise<Message> => new Promise((resolve) => waiting.set(method, resolve))
+  return { child: child as ChildProcess, lines, ended, request, notified, open, stdin: child.stdin, err: () => err }
 }
 
-/** A request of 2026-07-28 to a service, of a client that knows tasks. */
+/** Sends a request of revision 2026-07-28 as a client that supports tasks. */
 async function ask(serve: ServeProcess, method: string, params: { readonly [name: string]: unknown }) {
   const capabilities = { extensions: { 'io.modelcontextprotocol/tasks': {} } }
   const _meta = { ...envelope, 'io.modelcontextprotocol/clientCapabilities': capabilities }
   const headers = {
-    ...{ accept: 'application/json, text/event-stream', 'mcp-protocol-version': revision, 'mcp-method': method },
+    accept: 'application/json, text/event-stream',
+    'mcp-protocol-version': revision,
+    'mcp-method': method,
     'mcp-name': String(params.name ?? params.taskId),
   }
   const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params: { ...params, _meta } })
   return ((await (await serve.ask('/mcp', { method: 'POST', headers, body })).json()) as Message).result
 }
 
-test('nothing but the protocol goes to stdout, whatever a tool prints, and the end of input ends it', async (t) => {
+test('gantry mcp writes only protocol messages to stdout, whatever a tool prints, and exits at the end of input', async (t) => {
   const folder = serviceFolder(t)
   const config = `
     import { defineTool } from '@gantry/core'
@@ -89,7 +92,7 @@ test('nothing but the protocol goes to stdout, whatever a tool prints, and the e
   assert.match(mcp.err(), /NOISE/)
 })
 
-test('without a service it follows its folder of tools, and says when they change', async (t) => {
+test('gantry mcp --local watches its tools folder, and notifies the client of changes', async (t) => {
   const folder = serviceFolder(t)
   mkdirSync(join(folder, 'tools'), { mode: 0o755 })
   const file = (name: string): string => join(folder, 'tools', `${name}.ts`)
@@ -105,19 +108,19 @@ test('without a service it follows its folder of tools, and says when they chang
   const names = async (): Promise<string[]> =>
     (await mcp.request('tools/list')).result.tools.map(({ name }: { name: string }) => name)
   assert.deepEqual(await names(), ['mine__first'])
-  const told = mcp.told('notifications/tools/list_changed')
+  const notified = mcp.notified('notifications/tools/list_changed')
   put('second')
-  await told
+  await notified
   assert.deepEqual(await names(), ['mine__first', 'mine__second'])
-  const toldAgain = mcp.told('notifications/tools/list_changed')
+  const notifiedAgain = mcp.notified('notifications/tools/list_changed')
   rmSync(file('first'))
-  await toldAgain
+  await notifiedAgain
   assert.deepEqual(await names(), ['mine__second'])
   const called = await mcp.request('tools/call', { name: 'mine__second', arguments: {} })
   assert.equal(called.result.content[0].text, '1')
 })
 
-test('SIGTERM ends it in order, and a line of 100 MB does not end it', async (t) => {
+test('gantry mcp exits with 0 on SIGTERM, and survives a line of 100 MB', async (t) => {
   const folder = serviceFolder(t)
   const first = startMcp(t, folder)
   await first.open()
@@ -139,10 +142,10 @@ test('SIGTERM ends it in order, and a line of 100 MB does not end it', async (t)
   assert.deepEqual(await second.ended, [0, null], second.err())
 })
 
-test('a task outlives the service that took it, and a client on stdio the service that it spoke to', {
+test('a task survives a kill -9 of its service, and a stdio client continues with the restarted service', {
   timeout: 120_000,
 }, async (t) => {
-  const folder = serviceFolder(t, await pgliteFolder(t))
+  const folder = await migratedFolder(t)
   const config = `
     import { setTimeout as delay } from 'node:timers/promises'
     import { defineTool } from '@gantry/core'
@@ -170,14 +173,14 @@ test('a task outlives the service that took it, and a client on stdio the servic
   let seen = await ask(second, 'tasks/get', { taskId: task.taskId })
   while (seen.status === 'working') seen = await ask(second, 'tasks/get', { taskId: task.taskId })
   assert.deepEqual([seen.status, seen.result.content[0].text], ['completed', 'slept'])
-  // All of them find their session gone, and none may notice.
+  // The restarted service does not know the session; the client must not notice.
   const asked = () => mcp.request('tools/call', { name: 'my__slow', arguments: { ms: 1 } })
   const after = await Promise.all(Array.from({ length: 5 }, asked))
   assert.ok(after.every(({ result }) => result?.content[0].text === 'slept'))
   assert.equal(await second.stop(), 0)
 })
 
-test('a configuration is printed for every client that is known, and for no other', async (t) => {
+test('gantry mcp install prints a configuration for each known client, and rejects unknown ones', async (t) => {
   const folder = serviceFolder(t)
   const how = { folder, cache: join(folder, '.cache') }
   const { code, out, err } = await gantry(['mcp', 'install', '--json'], how)
@@ -185,7 +188,7 @@ test('a configuration is printed for every client that is known, and for no othe
   const all = JSON.parse(out) as { client: string; text: string }[]
   assert.equal(all.length, 7)
   const { args } = JSON.parse(all.find(({ client }) => client === 'cursor')?.text ?? '').mcpServers.gantry
-  // The client starts it in another folder, and it is the same service all the same.
+  // The client may start it in another folder, so that the data folder is absolute.
   assert.deepEqual(args.slice(1), ['mcp', '--data', join(folder, '.gantry')])
   const wrong = await gantry(['mcp', 'install', 'emacs'], how)
   assert.equal(wrong.code, 2)

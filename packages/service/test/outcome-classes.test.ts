@@ -6,11 +6,15 @@ import { openServiceSite, operator } from './service-site.fixture.ts'
 
 const inputSchema = { type: 'object' } as const
 
-test('retries are counted, and an exception is told from a failure in the metrics and the audit log', async (t) => {
+test('retries are counted, and an exception is distinguished from a failure in the metrics and the audit log', async (t) => {
   let tries = 0
   const tool = (name: string, run: () => unknown) =>
     defineTool({
-      ...{ namespace: 't', name, description: 'A tool of a test.', inputSchema, effect: 'read' },
+      namespace: 't',
+      name,
+      description: 'A tool of a test.',
+      inputSchema,
+      effect: 'read',
       retry: { attempts: 3, delayMs: 1 },
       run,
     })
@@ -35,13 +39,16 @@ test('retries are counted, and an exception is told from a failure in the metric
     const [row] = await site.database.query(`select status, details from audit where call_id = $1 and phase = 'end'`, [
       callId,
     ])
-    ends.push([name, outcome.attempts > 1, row?.status, row?.details])
+    const { outcome: recorded, thrownAt } = JSON.parse(String(row?.details ?? '{}'))
+    ends.push([name, outcome.attempts > 1, row?.status, recorded])
+    if (recorded === 'exception') assert.match(thrownAt, /outcome-classes\.test\.ts:\d+:\d+$/)
+    else assert.equal(thrownAt, undefined)
   }
   assert.deepEqual(ends, [
-    ['good', false, 'ok', null],
-    ['failing', false, 'failed', null],
-    ['throwing', true, 'failed', '{"outcome":"exception"}'],
-    ['flaky', true, 'ok', null],
+    ['good', false, 'ok', undefined],
+    ['failing', false, 'failed', undefined],
+    ['throwing', true, 'failed', 'exception'],
+    ['flaky', true, 'ok', undefined],
   ])
   const chain = await site.chain([{ id: 'one', tool: 't:throwing' }])
   assert.equal(chain.outcome.status, 'failed')

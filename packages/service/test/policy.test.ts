@@ -3,9 +3,8 @@ import { type TestContext, test } from 'node:test'
 import type { ChainStep, Identity, Json, JsonObject } from '@gantry/contract'
 import { type DefinedTool, defineTool, type Rule } from '@gantry/core'
 import { redisForFile } from '../src/brokers/transports/redis/redis.fixture.ts'
-import { newApiKey } from '../src/config/key-file.ts'
-import { anyOf } from '../src/http/authentication/authenticator.ts'
-import { keyFileAuthenticator } from '../src/http/authentication/key-file.ts'
+import { newApiKey } from '../src/config/service-files.ts'
+import { anyOf, keyFileAuthenticator } from '../src/http/authentication/authenticator.ts'
 import { createHttpServer } from '../src/http/server.ts'
 import type { Database } from '../src/storage/databases/database.ts'
 import { openPostgres } from '../src/storage/databases/postgres.ts'
@@ -19,8 +18,13 @@ const bob: Identity = { principal: 'bob', tenant: 'acme', permissions: [] }
 
 function tool(name: string, run: (args: JsonObject) => unknown = () => name, rest: object = {}): DefinedTool {
   return defineTool({
-    ...{ namespace: 't', name, version: '1.0.0', description: `The tool ${name}.`, inputSchema: { type: 'object' } },
-    ...{ effect: 'read', ...rest },
+    namespace: 't',
+    name,
+    version: '1.0.0',
+    description: `The tool ${name}.`,
+    inputSchema: { type: 'object' },
+    effect: 'read',
+    ...rest,
     run: (args) => run(args as JsonObject) as Json,
   })
 }
@@ -36,13 +40,13 @@ async function statusOf(site: ServiceSite, name: string, args: Json = {}, as = o
 
 async function refusal(work: Promise<unknown>): Promise<{ code: string; message: string; details: unknown }> {
   const error = await work.then(
-    () => assert.fail('it was let through'),
+    () => assert.fail('it was admitted'),
     (thrown: { code: string; message: string; details: unknown }) => thrown,
   )
   return { code: error.code, message: error.message, details: error.details }
 }
 
-/** What the audit record says of the configuration and the reason, by call. */
+/** The audit entries of calls, with configuration version and details. */
 function auditOf(database: Database, like: string) {
   return database.query<{ call_id: string; phase: string; tool: string; config: string; details: string | null }>(
     'select call_id, phase, tool, config, details from gantry.audit where call_id like $1 order by seq',
@@ -50,7 +54,7 @@ function auditOf(database: Database, like: string) {
   )
 }
 
-test('a policy that is set over the API is in force at once, narrows the file and cannot widen it', async (t) => {
+test('a policy set over the API applies at once, and can narrow the configured policy but not widen it', async (t) => {
   const policy = { rules: [{ allow: 't:*' }, { deny: 't:shut' }] as const }
   const site = await openServiceSite(t, pgliteDatabase, { tools: [tool('open'), tool('shut'), tool('late')], policy })
   assert.equal((await site.service.policy.read(operator)).stored, undefined)
@@ -67,7 +71,7 @@ test('a policy that is set over the API is in force at once, narrows the file an
   assert.equal((await site.service.policy.read(operator)).version, 'default+p2')
 })
 
-test('a policy that is swapped in flight is not seen by what runs: a chain ends under the one that it began with', async (t) => {
+test('a running chain keeps the policy that it began with, and a new one uses the new policy', async (t) => {
   const [begun, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const wait = tool('wait', () => {
     begun.resolve()
@@ -97,7 +101,7 @@ test('a policy that is swapped in flight is not seen by what runs: a chain ends 
   assert.match(denied?.details ?? '', /is denied: frozen/)
 })
 
-test('a call that was admitted is decided on again when it runs, and the record says why it was denied', async (t) => {
+test('the policy decides again when a queued call runs, and the audit log has the reason of a denial', async (t) => {
   const [begun, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const wait = tool('wait', () => {
     begun.resolve()
@@ -123,7 +127,7 @@ test('a call that was admitted is decided on again when it runs, and the record 
   )
 })
 
-test('every process of a service hears of a new policy', async (t) => {
+test('every process of a service applies a new policy', async (t) => {
   const { url, database } = await postgresDatabase(t)
   const tools = [tool('open')]
   const here = await openServiceSite(t, async () => database, { tools })
@@ -141,7 +145,25 @@ test('every process of a service hears of a new policy', async (t) => {
   assert.equal((await refusal(later.call('t:open', {}))).code, 'DENIED')
 })
 
-test('the policy is explained, read and set by those who may, and for other tenants by who looks after all', async (t) => {
+test('a policy test by key decides as the service does for the caller with that key', async (t) => {
+  const site = await openServiceSite(t, pgliteDatabase, { tools: [tool('open'), tool('shut')] })
+  const { policy, keys } = site.service
+  await set(site, { deny: 't:open', to: 'key:ci', name: 'ci is out' })
+  const { key: limited } = await keys.create({ name: 'limited', tools: ['t:shut'] }, operator)
+  const { key: ci } = await keys.create({ name: 'ci' }, operator)
+  const asked = (key: string, as = operator) => policy.test({ tool: 't:open', key }, as, never)
+  const hidden = await asked(limited.id)
+  assert.deepEqual([hidden.effect, hidden.exists, hidden.visible], ['deny', false, false])
+  assert.deepEqual([(await asked(ci.id)).effect, (await asked(ci.id)).rule], ['deny', 'stored ci is out'])
+  await keys.revoke(ci.id, operator)
+  assert.match((await refusal(asked(ci.id))).message, /is revoked: a call with this key would end as UNAUTHENTICATED/)
+  const elsewhere: Identity = { principal: 'kim', tenant: 'other', permissions: ['gantry:policy'] }
+  assert.equal((await refusal(asked(limited.id, elsewhere))).code, 'NOT_FOUND')
+  const both = policy.test({ tool: 't:open', key: limited.id, principal: 'bob' }, operator, never)
+  assert.equal((await refusal(both)).code, 'INPUT_INVALID')
+})
+
+test('the policy can be read, set or tested for other tenants only with gantry:tenants, and a test explains the decision', async (t) => {
   const site = await openServiceSite(t, pgliteDatabase, {
     tools: [tool('open'), tool('pay', undefined, { permissions: ['pay'] })],
   })
@@ -176,13 +198,13 @@ async function openHttp(t: TestContext, { service }: ServiceSite, people: readon
     const headers = { authorization: `Bearer ${keys.get(as)}`, 'content-type': 'application/json' }
     const init = body === undefined ? { headers } : { method: 'POST', body: JSON.stringify(body), headers }
     const response = await fetch(`${server.url}${path}`, init)
-    const told = ['date', 'x-request-id']
-    const head = [...response.headers].filter(([name]) => !told.includes(name))
+    const varying = ['date', 'x-request-id']
+    const head = [...response.headers].filter(([name]) => !varying.includes(name))
     return `${response.status} ${JSON.stringify(head)} ${await response.text()}`
   }
 }
 
-test('over HTTP a hidden tool, one of another tenant and one that nobody has are the same, byte for byte', async (t) => {
+test('over HTTP the responses for a hidden tool, another tenant’s tool and an unknown tool are the same, byte for byte', async (t) => {
   const theirs: Identity = { principal: 'ann', tenant: 'theirs', permissions: ['*'] }
   const bound: Identity = { principal: 'bound', tenant: 'theirs', permissions: ['*'], tools: ['t:open', 'artifacts:*'] }
   const mine: Identity = { principal: 'mine', tenant: 'mine', permissions: ['*'] }
@@ -191,7 +213,7 @@ test('over HTTP a hidden tool, one of another tenant and one that nobody has are
     exists: ({ tenant }: Identity, { name }: { name: string }) => tenant !== 'mine' || name !== 'secret',
   }
   const tools = [tool('open'), tool('secret', undefined, { placement: { zone: 'a' } })]
-  await t.test('where it is', async (own) => {
+  await t.test('on a service with the tool and on one without', async (own) => {
     const site = await openServiceSite(own, pgliteDatabase, { tools, policy })
     const ask = await openHttp(own, site, [theirs, bound, mine])
     const here = await openServiceSite(own, pgliteDatabase, { tools: tools.slice(0, 1) })
@@ -221,7 +243,7 @@ test('over HTTP a hidden tool, one of another tenant and one that nobody has are
   })
 })
 
-test('over a broker a hidden tool is answered like one that nobody has, by every name', async (t) => {
+test('over Redis the reply for a hidden tool equals that for an unknown one, by every name', async (t) => {
   const { url } = await file.server(t)
   const policy = {
     decide: () => ({ effect: 'allow' }) as const,

@@ -1,32 +1,27 @@
 import assert from 'node:assert/strict'
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { test } from 'node:test'
 import type { Identity } from '@gantry/contract'
 import { approvalRecords } from '../src/storage/approvals/approvals.ts'
 import { eventually } from './broker-site.fixture.ts'
 import { postgresDatabase } from './databases.fixture.ts'
-import { serviceFolder, startServe } from './serve.fixture.ts'
+import { ledgerFolder, startServe } from './serve.fixture.ts'
 
 const bob: Identity = { principal: 'bob', tenant: 'default', permissions: ['gantry:approve'] }
 
-test('a program that waits for a person goes on in another process once the first one is gone', async (t) => {
+test('a program that waits for approval resumes in another process after its worker was killed', async (t) => {
   const { url, database } = await postgresDatabase(t)
-  const folder = serviceFolder(t)
-  const ledger = join(folder, 'ran.log')
-  writeFileSync(
-    join(folder, 'gantry.config.mjs'),
-    `import { appendFileSync } from 'node:fs'
+  const { folder, ran } = ledgerFolder(
+    t,
+    (ledger) => `import { appendFileSync } from 'node:fs'
 import { defineTool } from '@gantry/core'
 const tool = (name, rest) => defineTool({ namespace: 'my', name, description: 'Notes that it ran.', effect: 'once',
   inputSchema: { type: 'object' }, ...rest, run({ n }) {
-    appendFileSync(${JSON.stringify(ledger)}, name + ' ' + n + ' ' + process.pid + '\\n')
+    appendFileSync(${ledger}, name + ' ' + n + ' ' + process.pid + '\\n')
     return n } })
 export default { service: { leaseMs: 1_000 }, tools: [tool('note'), tool('pay', { approval: 'always' })] }`,
   )
   const environment = { DATABASE_URL: url }
   const start = (role: string) => startServe(t, folder, { args: ['--role', role], environment })
-  const ran = (): string[] => (existsSync(ledger) ? readFileSync(ledger, 'utf8').trim().split('\n') : [])
   const api = start('api')
   const first = start('worker')
   await api.ready

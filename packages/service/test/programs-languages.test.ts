@@ -25,7 +25,7 @@ return run("t:plain", {n: paid.args.n + 1}).args.n`,
 }
 
 for (const [language, code] of Object.entries(programs)) {
-  test(`a durable program in ${language} waits for a person and goes on there, each call made once`, {
+  test(`a durable program in ${language} waits for approval and resumes there, with each call made once`, {
     skip: language === 'python' ? noSandbox : false,
   }, async (t) => {
     const { tools, ran } = ledgerOf()

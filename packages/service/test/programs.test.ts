@@ -1,21 +1,16 @@
 import assert from 'node:assert/strict'
-import { type TestContext, test } from 'node:test'
+import { test } from 'node:test'
 import type { CallView, JsonObject, Result } from '@gantry/contract'
-import { defineTool } from '@gantry/core'
 import { noBubblewrap } from '../../conformance/src/sandbox-test.ts'
-import type { Database } from '../src/storage/databases/database.ts'
 import { ada, bob, ledgerOf, questionOf, stateOf } from './approvals.fixture.ts'
 import { eventually } from './broker-site.fixture.ts'
-import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'
+import { databaseEngines, pgliteDatabase } from './databases.fixture.ts'
+import { sampleTool } from './sample-tool.fixture.ts'
 import { openServiceSite } from './service-site.fixture.ts'
 
-const engines: { readonly [name: string]: (t: TestContext) => Promise<Database> } = {
-  PGlite: pgliteDatabase,
-  PostgreSQL: async (t) => (await postgresDatabase(t)).database,
-}
 const never = new AbortController().signal
 
-for (const [engine, open] of Object.entries(engines)) {
+for (const [engine, open] of Object.entries(databaseEngines)) {
   test(`programs in the service, on ${engine}`, async (t) => {
     const { tools, ran } = ledgerOf()
     const { service, database, configure } = await openServiceSite(t, open, { tools })
@@ -42,7 +37,7 @@ for (const [engine, open] of Object.entries(engines)) {
         callId,
       ])
 
-    await t.test('a program is a call of its own kind, whose calls are kept', async () => {
+    await t.test('a program is a call of kind `code`, and its inner calls are journaled', async () => {
       const callId = await submit(`
         const one = await tools.t.plain({ n: 1 })
         const both = await Promise.all([2, 3].map((n) => tools.t.plain({ n })))
@@ -57,7 +52,7 @@ for (const [engine, open] of Object.entries(engines)) {
     })
 
     await t.test(
-      'a program waits for a person in the middle, and goes on there without repeating anything',
+      'a program waits for approval at a call, and resumes there without repeating calls or output',
       async () => {
         const callId = await submit(`
         print('before')
@@ -76,11 +71,11 @@ for (const [engine, open] of Object.entries(engines)) {
         for await (const event of await service.events(callId, 0, ada, never)) {
           if (event.kind === 'chunk') printed.push((event.data as { text: string }).text)
         }
-        assert.deepEqual(printed, ['before\n', 'after\n'], 'what was shown is not shown again')
+        assert.deepEqual(printed, ['before\n', 'after\n'], 'output is not repeated')
       },
     )
 
-    await t.test('a call that was denied is thrown into the program; those beside it are not cut short', async () => {
+    await t.test('a denied call throws in the program, and concurrent calls complete', async () => {
       const callId = await submit(`
         const [paid, beside] = await Promise.allSettled([tools.t.pay({}), tools.t.plain({ n: 1 })])
         return [paid.reason.code, beside.value.args.n]`)
@@ -90,23 +85,26 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.deepEqual(ran, ['plain {"n":1} ada'])
     })
 
-    await t.test('a chain and a program inside wait in the middle, too', async () => {
-      const inner = JSON.stringify('await tools.t.plain({ n: 4 }); return (await tools.t.pay({ n: 5 })).args.n')
-      const callId = await submit(`
+    await t.test(
+      'a nested chain and a nested program wait for approval and resume without repeating calls',
+      async () => {
+        const inner = JSON.stringify('await tools.t.plain({ n: 4 }); return (await tools.t.pay({ n: 5 })).args.n')
+        const callId = await submit(`
         const chained = await chain([{ tool: 't:plain', args: { n: 1 } }, { tool: 't:pay', args: { n: 2 } }])
         const nested = await tools.code.program({ code: ${inner} })
         return [chained.args.n, nested]`)
-      await asked(callId)
-      await decide(callId)
-      await eventually(async () => (ran.length === 3 ? true : undefined), 'the program inside')
-      await asked(callId)
-      await decide(callId)
-      assert.deepEqual((await end(callId)).result.output, [2, 5])
-      assert.deepEqual(ran, ['plain {"n":1} ada', 'pay {"n":2} ada', 'plain {"n":4} ada', 'pay {"n":5} ada'])
-    })
+        await asked(callId)
+        await decide(callId)
+        await eventually(async () => (ran.length === 3 ? true : undefined), 'the program inside')
+        await asked(callId)
+        await decide(callId)
+        assert.deepEqual((await end(callId)).result.output, [2, 5])
+        assert.deepEqual(ran, ['plain {"n":1} ada', 'pay {"n":2} ada', 'plain {"n":4} ada', 'pay {"n":5} ada'])
+      },
+    )
 
     await t.test(
-      'a program that sleeps is handed back, and goes on when its time has come, or ends at its deadline',
+      'a sleeping program is released, and resumes after its sleep or times out at its deadline',
       async () => {
         const deadline = new Date(Date.now() + 3_000).toISOString()
         const late = await submit('await tools.t.plain({ n: 0 }); await sleep(3_600_000)', { deadline })
@@ -126,7 +124,7 @@ for (const [engine, open] of Object.entries(engines)) {
       },
     )
 
-    await t.test('one that sleeps or waits is cancelled at once, and may have changed something', async () => {
+    await t.test('a program that sleeps or waits for approval can be cancelled, with effect `possible`', async () => {
       for (const [rest, state] of [
         ['sleep(3_600_000)', 'delayed'],
         ['tools.t.pay({})', 'asked'],
@@ -142,13 +140,16 @@ for (const [engine, open] of Object.entries(engines)) {
       }
     })
 
-    await t.test('what was told stays told when the tools are defined anew meanwhile', async () => {
+    await t.test('a resumed program keeps its journaled outcomes although a tool was redefined', async () => {
       const callId = await submit('const one = await tools.t.plain({ n: 1 }); await tools.t.pay({}); return one.name')
       await asked(callId)
       const [, ...others] = tools
-      const changed = defineTool({
-        ...{ namespace: 't', name: 'plain', version: '2.0.0', description: 'Another one.' },
-        inputSchema: { type: 'object' },
+      const changed = sampleTool({
+        effect: 'once',
+        namespace: 't',
+        name: 'plain',
+        version: '2.0.0',
+        description: 'Another one.',
         run: () => assert.fail('It was called.'),
       })
       await configure({ tools: [changed, ...others] })
@@ -157,20 +158,23 @@ for (const [engine, open] of Object.entries(engines)) {
       await configure({ tools })
     })
 
-    await t.test('a program that does not ask what it asked before has diverged, and makes no more calls', async () => {
-      const callId = await submit('await tools.t.plain({ n: 1 }); await tools.t.pay({}); return 1')
-      await asked(callId)
-      await database.query(`update journal set entry = 'p1.000000000000' where call_id = $1 and entry like 'p1.%'`, [
-        callId,
-      ])
-      await decide(callId)
-      const { result } = await end(callId)
-      assert.deepEqual([result.status, result.error?.code], ['failed', 'CODE_DIVERGED'])
-      assert.equal(result.error?.details?.number, 1)
-      assert.deepEqual(ran, ['plain {"n":1} ada'])
-    })
+    await t.test(
+      'a program whose request differs from its journal fails as diverged, and makes no more calls',
+      async () => {
+        const callId = await submit('await tools.t.plain({ n: 1 }); await tools.t.pay({}); return 1')
+        await asked(callId)
+        await database.query(`update journal set entry = 'p1.000000000000' where call_id = $1 and entry like 'p1.%'`, [
+          callId,
+        ])
+        await decide(callId)
+        const { result } = await end(callId)
+        assert.deepEqual([result.status, result.error?.code], ['failed', 'CODE_DIVERGED'])
+        assert.equal(result.error?.details?.number, 1)
+        assert.deepEqual(ran, ['plain {"n":1} ada'])
+      },
+    )
 
-    await t.test('a program goes on, and is replayed, over questions that were refused as malformed', async () => {
+    await t.test('a program resumes and replays past gateway requests that were rejected as malformed', async () => {
       const callId = await submit(`
         const wrong = () => search('add', { limit: '3' }).catch(({ code }) => code)
         const branch = async (n, between) => {
@@ -190,52 +194,63 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.deepEqual([replay.same, replay.divergence], [true, undefined])
     })
 
-    await t.test('every call is listed, also one whose outcome nobody knows', async () => {
-      const code = `
+    await t.test(
+      'the result of a program lists every inner call, including those with an unknown outcome',
+      async () => {
+        const code = `
         const one = await tools.t.plain({ n: 1 }).catch(({ code }) => code)
         const steps = [1, 2].map((n) => ({ id: 's' + n, tool: 't:plain', args: { n }, onError: 'continue' }))
         await chain([...steps, { tool: 't:pay', args: {} }])
         return one`
-      const callId = await submit(code)
-      await asked(callId)
-      // As an attempt leaves them that dies while they run.
-      const cut = await database.query<{ entry: string }>(
-        `update journal set state = 'begun', result = null where call_id = $1 and (entry ~ '^p1[.]' or entry like '%.s1') returning entry`,
-        [callId],
-      )
-      assert.equal(cut.length, 2)
-      await decide(callId)
-      const { result } = await end(callId)
-      assert.equal(result.output, 'OUTCOME_UNKNOWN')
-      assert.deepEqual(
-        result.program?.calls.map((call) => [call.number, call.tool, call.code ?? call.status, call.recalled ?? false]),
-        [
-          [1, 't:plain', 'OUTCOME_UNKNOWN', false],
-          [2, 't:plain', 'OUTCOME_UNKNOWN', false],
-          [2, 't:plain', 'ok', true],
-          [2, 't:pay', 'ok', false],
-        ],
-      )
-    })
-
-    await t.test('a program is replayed dry over its journal, and what is not on record ends the replay', async () => {
-      const callId = await submit(`
-        const one = await tools.t.plain({ n: 1 })
-        return { n: one.args.n, at: Date.now(), chance: Math.random(), two: (await tools.t.plain({ n: 2 })).args.n }`)
-      await end(callId)
-      const rows = async () => (await database.query('select count(*)::integer as n from audit'))[0]
-      const before = [await rows(), ran.length]
-      const replay = await service.replay(callId, ada, never)
-      assert.deepEqual([replay.kind, replay.same, replay.differences, replay.warnings], ['code', true, [], []])
-      assert.deepEqual([await rows(), ran.length], [{ n: Number((before[0] as { n: number }).n) + 1 }, before[1]])
-      await database.query(`delete from journal where call_id = $1 and entry like 'p2.%'`, [callId])
-      const cut = await service.replay(callId, ada, never)
-      assert.deepEqual([cut.same, cut.divergence?.step, cut.divergence?.tool], [false, '2', 't:plain'])
-      assert.equal(ran.length, before[1])
-    })
+        const callId = await submit(code)
+        await asked(callId)
+        // The journal as an attempt leaves it that dies while these calls run.
+        const cut = await database.query<{ entry: string }>(
+          `update journal set state = 'begun', result = null where call_id = $1 and (entry ~ '^p1[.]' or entry like '%.s1') returning entry`,
+          [callId],
+        )
+        assert.equal(cut.length, 2)
+        await decide(callId)
+        const { result } = await end(callId)
+        assert.equal(result.output, 'OUTCOME_UNKNOWN')
+        assert.deepEqual(
+          result.program?.calls.map((call) => [
+            call.number,
+            call.tool,
+            call.code ?? call.status,
+            call.recalled ?? false,
+          ]),
+          [
+            [1, 't:plain', 'OUTCOME_UNKNOWN', false],
+            [2, 't:plain', 'OUTCOME_UNKNOWN', false],
+            [2, 't:plain', 'ok', true],
+            [2, 't:pay', 'ok', false],
+          ],
+        )
+      },
+    )
 
     await t.test(
-      'one that took too many workers with it is a dead letter, and redriven goes on from its journal',
+      'a replay runs a program over its journal without calling tools, and ends at a call that the journal lacks',
+      async () => {
+        const callId = await submit(`
+        const one = await tools.t.plain({ n: 1 })
+        return { n: one.args.n, at: Date.now(), chance: Math.random(), two: (await tools.t.plain({ n: 2 })).args.n }`)
+        await end(callId)
+        const rows = async () => (await database.query('select count(*)::integer as n from audit'))[0]
+        const before = [await rows(), ran.length]
+        const replay = await service.replay(callId, ada, never)
+        assert.deepEqual([replay.kind, replay.same, replay.differences, replay.warnings], ['code', true, [], []])
+        assert.deepEqual([await rows(), ran.length], [{ n: Number((before[0] as { n: number }).n) + 1 }, before[1]])
+        await database.query(`delete from journal where call_id = $1 and entry like 'p2.%'`, [callId])
+        const cut = await service.replay(callId, ada, never)
+        assert.deepEqual([cut.same, cut.divergence?.step, cut.divergence?.tool], [false, '2', 't:plain'])
+        assert.equal(ran.length, before[1])
+      },
+    )
+
+    await t.test(
+      'a program whose workers died too often becomes a dead letter, and resumes from its journal when redriven',
       async () => {
         const callId = await submit(
           'const one = await tools.t.plain({ n: 1 }); await tools.t.pay({}); return one.args.n',
@@ -255,7 +270,7 @@ for (const [engine, open] of Object.entries(engines)) {
       },
     )
 
-    await t.test('the same key is the same program, which runs once', async () => {
+    await t.test('a program submitted twice under one idempotency key runs once', async () => {
       const code = 'return (await tools.t.plain({ n: 1 })).args.n'
       const callId = await submit(code, { idempotencyKey: 'same' })
       assert.equal(await submit(code, { idempotencyKey: 'same' }), callId)
@@ -266,7 +281,7 @@ for (const [engine, open] of Object.entries(engines)) {
 }
 
 test(
-  'a program in Python waits for a person and goes on, and is replayed, as one in JavaScript',
+  'a program in Python waits for approval, resumes, and replays with the same result',
   noBubblewrap === undefined ? {} : { skip: noBubblewrap },
   async (t) => {
     const { tools, ran } = ledgerOf()

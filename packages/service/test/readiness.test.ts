@@ -1,23 +1,16 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type { JsonObject } from '@gantry/contract'
-import { defineTool } from '@gantry/core'
 import { postgresDatabase } from './databases.fixture.ts'
 import { failingDatabase } from './failing-store.fixture.ts'
-import { openServiceSite, operator } from './service-site.fixture.ts'
-
-const echo = defineTool({
-  ...{ namespace: 'test', name: 'echo', description: 'Says nothing.', effect: 'read' },
-  inputSchema: { type: 'object' },
-  run: async () => ({}),
-})
+import { echo, openServiceSite, operator } from './service-site.fixture.ts'
 
 async function openFailing(t: TestContext, service: JsonObject) {
   const failing = failingDatabase((await postgresDatabase(t)).database)
   const site = await openServiceSite(t, async () => failing.database, { tools: [echo] }, service)
   const submit = () => site.service.submit({ kind: 'call', tool: 'test:echo', args: {} }, operator)
   const storeUp = async (): Promise<boolean> => /^gantry_store_up 1$/m.test((await site.service.metrics()).text)
-  /** Resolves once readiness says so; a service that never does keeps the test until its time limit. */
+  /** Resolves once readiness has this value; the test's timeout bounds the wait. */
   const until = async (ready: boolean): Promise<void> => {
     while ((await site.service.ready()).ready !== ready) {
       t.signal.throwIfAborted()
@@ -27,7 +20,7 @@ async function openFailing(t: TestContext, service: JsonObject) {
   return { ...failing, ...site, submit, storeUp, until }
 }
 
-test('after an outage that ends read-only the service is not ready, by readiness, gauge and health alike', {
+test('while the database recovers from an outage but rejects writes, readiness, gauge and health report it unavailable', {
   timeout: 60_000,
 }, async (t) => {
   const site = await openFailing(t, {})
@@ -51,7 +44,9 @@ test('after an outage that ends read-only the service is not ready, by readiness
   await site.submit()
 })
 
-test('an api process is ready again after a short outage without a call that tries', { timeout: 60_000 }, async (t) => {
+test('an API process becomes ready again after a short outage without a call that probes the database', {
+  timeout: 60_000,
+}, async (t) => {
   const site = await openFailing(t, { roles: ['api'] })
   site.fail('all')
   for (let n = 0; n < 5; n += 1) await assert.rejects(site.submit(), { code: 'STORE_UNAVAILABLE' })

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { defineTool } from '@gantry/core'
 import { hasProgram } from '../../../scripts/engines/packages.ts'
 import { startRedisCluster, startSentinelFleet } from '../../../scripts/engines/redis-fleet.ts'
 import { redisBuckets } from '../src/admission/buckets/redis.ts'
@@ -9,6 +8,7 @@ import { textOf } from '../src/brokers/transports/redis/reply.ts'
 import { redisSpool } from '../src/worker/record/redis-spool.ts'
 import { answersTo, eventually, openBrokerSite } from './broker-site.fixture.ts'
 import { pgliteDatabase } from './databases.fixture.ts'
+import { sampleTool } from './sample-tool.fixture.ts'
 
 const skip = !hasProgram('redis-server') && process.env.GANTRY_ENGINES !== 'required' && 'Redis is not installed'
 const ends: (() => Promise<void>)[] = []
@@ -16,7 +16,7 @@ after(async () => {
   for (const end of ends) await end()
 })
 
-test('a service reaches Redis by its sentinels, and goes on with the server that they name next', {
+test('a service finds Redis through its sentinels, and continues with the new master after a failover', {
   skip,
 }, async (t) => {
   const fleet = await startSentinelFleet()
@@ -25,7 +25,7 @@ test('a service reaches Redis by its sentinels, and goes on with the server that
   assert.match((await site.reply(await site.call())).result, /^discord:1 /)
   await fleet.failOver()
   const again = await eventually(async () => {
-    // While the connection is made again commands fail at once.
+    // Commands fail while the connection is being re-established.
     const asked = site.session('trace-1').then(() => site.call({ tool_name: 'again' }))
     return asked.catch(() => undefined)
   }, 'a server that takes commands')
@@ -37,26 +37,30 @@ test('a service reaches Redis by its sentinels, and goes on with the server that
   })
 })
 
-test('a service works on a Redis Cluster: calls, sessions, catalog, tasks and buckets on any of its servers', {
+test('calls, sessions, catalog, tasks and rate buckets work on a Redis Cluster', {
   skip,
 }, async (t) => {
   const cluster = await startRedisCluster()
   ends.push(cluster.stop)
   const gate = Promise.withResolvers<void>()
-  const slow = defineTool({
-    ...{ namespace: 'jobs', name: 'slow', version: '1.0.0', description: 'A job.', inputSchema: { type: 'object' } },
-    effect: 'read',
+  const slow = sampleTool({
+    namespace: 'jobs',
+    name: 'slow',
+    description: 'A job.',
     async run() {
       await gate.promise
       return 'done'
     },
   })
   const site = await openBrokerSite(t, {
-    ...{ redisUrl: cluster.url, database: await pgliteDatabase(t), redis: { backgroundMs: 50 }, tools: [slow] },
+    redisUrl: cluster.url,
+    database: await pgliteDatabase(t),
+    redis: { backgroundMs: 50 },
+    tools: [slow],
   })
   assert.equal(site.redis.cluster, true)
   const traces = Array.from({ length: 12 }, (_, n) => `trace-${n}`)
-  // The connection to a server of the cluster is opened by its first command, and commands fail until it is there.
+  // The first command to a node opens its connection, and commands fail until it is open.
   const kept = (trace: string) =>
     site.session(trace).then(
       () => true,
@@ -66,7 +70,7 @@ test('a service works on a Redis Cluster: calls, sessions, catalog, tasks and bu
   const asked = await Promise.all(traces.map((trace_id) => site.call({ ctx: { trace_id } })))
   for (const correlation of asked) assert.match((await site.reply(correlation)).result, /^discord:1 /)
   assert.equal((await site.reply(await site.call({ schema_hash: '0'.repeat(64) }))).status, 'CATALOG_STALE')
-  assert.equal((await site.reply(await site.call({ ctx: { trace_id: 'nobody' } }))).code, 'UNAUTHENTICATED')
+  assert.equal((await site.reply(await site.call({ ctx: { trace_id: 'missing' } }))).code, 'UNAUTHENTICATED')
 
   const long = await site.call({ tool_name: 'slow' })
   const { task_id } = await site.reply(long)

@@ -1,18 +1,13 @@
 import assert from 'node:assert/strict'
-import { type TestContext, test } from 'node:test'
+import { test } from 'node:test'
 import type { Service } from '../src/http/service.ts'
 import { newStore } from '../src/storage/calls.fixture.ts'
-import type { Database } from '../src/storage/databases/database.ts'
 import { removeExpired } from '../src/storage/retention.ts'
 import { ada, bob, ledgerOf } from './approvals.fixture.ts'
 import { eventually } from './broker-site.fixture.ts'
-import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'
+import { databaseEngines } from './databases.fixture.ts'
 import { openServiceSite } from './service-site.fixture.ts'
 
-const engines: { readonly [name: string]: (t: TestContext) => Promise<Database> } = {
-  PGlite: pgliteDatabase,
-  PostgreSQL: async (t) => (await postgresDatabase(t)).database,
-}
 const never = new AbortController().signal
 const day = 86_400_000
 
@@ -22,22 +17,22 @@ const steps = [
   { id: 'two', tool: 't:pay', args: { n: 2 } },
   { id: 'three', tool: 't:pay', args: { n: 3 } },
 ]
-/** The same as a program and as a chain, whose calls may each be made once. */
+/** The same three calls with effect `once`, as a program and as a chain. */
 const works: { readonly [kind: string]: Parameters<Service['submit']>[0] } = {
   program: { kind: 'call', tool: 'code:program', args: { code } },
   chain: { kind: 'chain', args: { steps } },
 }
 const each = ['plain {"n":1} ada', 'pay {"n":2} ada', 'pay {"n":3} ada']
 
-for (const [engine, open] of Object.entries(engines)) {
-  test(`what is redriven, on ${engine}`, async (t) => {
+for (const [engine, open] of Object.entries(databaseEngines)) {
+  test(`redriven programs and chains on ${engine}`, async (t) => {
     const { tools, ran } = ledgerOf()
     const { service, database } = await openServiceSite(t, open, { tools })
     t.beforeEach(() => {
       ran.length = 0
     })
     const submit = async (work: Parameters<Service['submit']>[0]) => (await service.submit(work, ada)).callId
-    /** What a person is asked about the call with this number, once nothing runs any more. */
+    /** The open approval of the inner call with this number, once the call waits. */
     const questionOf = async (callId: string, n: number): Promise<string> => {
       const { id } = await eventually(async () => {
         if ((await service.call(callId, ada)).state !== 'asked') return undefined
@@ -54,7 +49,7 @@ for (const [engine, open] of Object.entries(engines)) {
       await service.wait(callId, ada, 20_000, never)
       return (await service.call(callId, ada)).result
     }
-    /** Gives up a call that waits with this question, as one that took workers with it, and hands it in again. */
+    /** Turns a call that waits for this approval into a dead letter, as after too many worker deaths, and redrives it. */
     const redrive = async (callId: string, n: number): Promise<string> => {
       await questionOf(callId, n)
       await database.query('update queue set lost = 100, deaths = 100 where call_id = $1', [callId])
@@ -63,7 +58,7 @@ for (const [engine, open] of Object.entries(engines)) {
       const letter = (await service.deadLetters({}, ada)).items.find((one) => one.callId === callId)
       return (await service.redrive(letter?.id ?? '', ada)).callId
     }
-    /** Removes whatever has ended. */
+    /** Removes all ended calls. */
     const expire = async (): Promise<void> => {
       await database.query(`update results set finished_at = now() - interval '30 days'`)
       const { store } = await newStore(t)
@@ -71,7 +66,7 @@ for (const [engine, open] of Object.entries(engines)) {
     }
 
     for (const [kind, work] of Object.entries(works)) {
-      await t.test(`a ${kind} that is redriven again repeats nothing that any earlier one did`, async () => {
+      await t.test(`a ${kind} that is redriven twice repeats no call of an earlier run`, async () => {
         const first = await submit(work)
         const second = await redrive(first, 2)
         await approve(second, 2)
@@ -82,7 +77,7 @@ for (const [engine, open] of Object.entries(engines)) {
         assert.equal((await service.replay(third, ada, never)).same, true)
       })
 
-      await t.test(`a ${kind} that is redriven goes on although the first one is no longer kept`, async () => {
+      await t.test(`a redriven ${kind} resumes after retention has removed its original call`, async () => {
         const first = await submit(work)
         const second = await redrive(first, 2)
         await expire()

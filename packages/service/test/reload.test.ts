@@ -13,7 +13,7 @@ import { eventually } from './broker-site.fixture.ts'
 import { pgliteFolder } from './databases.fixture.ts'
 import type { Answer } from './serve.fixture.ts'
 
-/** A web server that holds what is asked of `/held` until it is let go, and tells who asked. */
+/** A web server that records the credential of each request, and delays requests of `/held` until `release`. */
 async function openFar(t: TestContext) {
   const seen: (string | undefined)[] = []
   const gate = Promise.withResolvers<void>()
@@ -27,7 +27,7 @@ async function openFar(t: TestContext) {
   return { origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen, release: gate.resolve }
 }
 
-/** `gantry serve` in this process, from a file that the test writes and the service finds. */
+/** `gantry serve` in this process, with a configuration file that the test writes. */
 async function openServe(t: TestContext, config: JsonObject) {
   const folder = engineFolder('reload')
   const file = join(folder, 'gantry.config.json')
@@ -70,19 +70,23 @@ async function openServe(t: TestContext, config: JsonObject) {
     const text = await response.text()
     return { status: response.status, value: text.startsWith('{') ? JSON.parse(text) : text }
   }
-  const told = (what: RegExp, from: number): Promise<string> =>
+  const logged = (what: RegExp, from: number): Promise<string> =>
     eventually(async () => log.slice(from).find((line) => what.test(line)), `${what} in the log`)
   const put = (next: string | JsonObject): void => {
     writeFileSync(file, typeof next === 'string' ? next : JSON.stringify(next))
     process.emit('SIGHUP')
   }
   return {
-    ...{ ask, told, log, put, file },
-    /** Writes the file, as text or as JSON, and waits for what comes of it. */
-    write(next: string | JsonObject, what = /configuration read again/): Promise<string> {
+    ask,
+    logged,
+    log,
+    put,
+    file,
+    /** Writes the file, as text or as JSON, triggers a reload, and waits for a log line. */
+    write(next: string | JsonObject, what = /configuration reloaded/): Promise<string> {
       const from = log.length
       put(next)
-      return told(what, from)
+      return logged(what, from)
     },
     async outcome(tool: string): Promise<unknown> {
       const { value } = await ask('/v1/calls', { tool, args: {}, waitMs: 10_000 })
@@ -91,10 +95,14 @@ async function openServe(t: TestContext, config: JsonObject) {
   }
 }
 
-test('a service takes up what its file says, part by part, without a restart', async (t) => {
+test('a reload applies each part of the configuration without a restart', async (t) => {
   const far = await openFar(t)
   const tool = (name: string, path = '/get'): JsonObject => ({
-    ...{ namespace: 'far', name, description: 'Gets.', effect: 'read', inputSchema: { type: 'object' } },
+    namespace: 'far',
+    name,
+    description: 'Gets.',
+    effect: 'read',
+    inputSchema: { type: 'object' },
     backends: [{ kind: 'http', name: 'far', path }],
   })
   const base = {
@@ -146,48 +154,57 @@ test('a service takes up what its file says, part by part, without a restart', a
     await site.write(base)
   })
 
-  await t.test('the policy, for calls that begin after it; a chain that runs keeps the one it began with', async () => {
-    const steps = [{ tool: 'far:held' }, { tool: 'far:get' }]
-    const before = far.seen.length
-    const { value } = await site.ask('/v1/chains', { steps, waitMs: 0 })
-    await eventually(async () => (far.seen.length > before ? true : undefined), 'the first step')
-    await site.write({ ...base, policy: { rules: [{ deny: 'far:get', reason: 'Closed.' }], default: 'allow' } })
-    assert.equal(await site.outcome('far:get'), 'DENIED')
-    far.release()
-    const chain = await site.ask(`/v1/calls/${value.callId}?waitMs=10000`)
-    assert.deepEqual([chain.value.state, chain.value.result.output], ['ok', { far: true }])
-    await site.write(base)
-  })
+  await t.test(
+    'a new policy applies to new calls, and a running chain keeps the policy that it began with',
+    async () => {
+      const steps = [{ tool: 'far:held' }, { tool: 'far:get' }]
+      const before = far.seen.length
+      const { value } = await site.ask('/v1/chains', { steps, waitMs: 0 })
+      await eventually(async () => (far.seen.length > before ? true : undefined), 'the first step')
+      await site.write({ ...base, policy: { rules: [{ deny: 'far:get', reason: 'Closed.' }], default: 'allow' } })
+      assert.equal(await site.outcome('far:get'), 'DENIED')
+      far.release()
+      const chain = await site.ask(`/v1/calls/${value.callId}?waitMs=10000`)
+      assert.deepEqual([chain.value.state, chain.value.result.output], ['ok', { far: true }])
+      await site.write(base)
+    },
+  )
 
-  await t.test('one that is wrong is not used: the log, /readyz and a metric say so until it is mended', async () => {
-    const okay = async (): Promise<boolean> => /^gantry_config_ok 1$/m.test((await site.ask('/metrics')).value)
-    assert.equal(await okay(), true)
-    const lost = { ...tool('lost'), backends: [{ kind: 'http', name: 'lost', path: '/' }] }
-    const wrong: readonly (readonly [string | JsonObject, RegExp])[] = [
-      [{ ...base, limit: 1 }, /"path":"\/limit"/],
-      ['{ "tools": [', /line 1/],
-      [{ ...base, egress: { allow: ['not an origin'] } }, /not used/],
-      [
-        { ...base, tools: [tool('get'), lost] },
-        /"path":"\/tools\/1\/backends\/0","message":"names the backend http:lost/,
-      ],
-      [{ ...base, backends: [{ ...base.backends[0], tools: [tool('unversioned')] }] }, /\/version must be a semantic/],
-      [{ ...base, secretStore: { keyFile: 'no-such-key' } }, /"path":"\/secretStore"/],
-    ]
-    for (const [config, what] of wrong) {
-      await site.write(config, /configuration not used/)
-      await site.told(what, 0)
-      assert.equal(await okay(), false)
-      const { status, value } = await site.ask('/readyz')
-      assert.deepEqual([status, value.ready, value.notes.length], [200, true, 1])
-      assert.deepEqual(await site.outcome('far:get'), { far: true })
-    }
-    await site.write(base)
-    assert.equal(await okay(), true)
-    assert.deepEqual((await site.ask('/readyz')).value, { ready: true })
-  })
+  await t.test(
+    'an invalid configuration is not used, and the log, /readyz and a metric report it until it is fixed',
+    async () => {
+      const okay = async (): Promise<boolean> => /^gantry_config_ok 1$/m.test((await site.ask('/metrics')).value)
+      assert.equal(await okay(), true)
+      const lost = { ...tool('lost'), backends: [{ kind: 'http', name: 'lost', path: '/' }] }
+      const wrong: readonly (readonly [string | JsonObject, RegExp])[] = [
+        [{ ...base, limit: 1 }, /"path":"\/limit"/],
+        ['{ "tools": [', /line 1/],
+        [{ ...base, egress: { allow: ['not an origin'] } }, /not used/],
+        [
+          { ...base, tools: [tool('get'), lost] },
+          /"path":"\/tools\/1\/backends\/0","message":"names the unknown backend http:lost/,
+        ],
+        [
+          { ...base, backends: [{ ...base.backends[0], tools: [tool('unversioned')] }] },
+          /\/version must be a semantic/,
+        ],
+        [{ ...base, secretStore: { keyFile: 'no-such-key' } }, /"path":"\/secretStore"/],
+      ]
+      for (const [config, what] of wrong) {
+        await site.write(config, /configuration not used/)
+        await site.logged(what, 0)
+        assert.equal(await okay(), false)
+        const { status, value } = await site.ask('/readyz')
+        assert.deepEqual([status, value.ready, value.notes.length], [200, true, 1])
+        assert.deepEqual(await site.outcome('far:get'), { far: true })
+      }
+      await site.write(base)
+      assert.equal(await okay(), true)
+      assert.deepEqual((await site.ask('/readyz')).value, { ready: true })
+    },
+  )
 
-  await t.test('a file that goes away, or gives way to another, takes nothing with it', async () => {
+  await t.test('a file that is removed or replaced does not remove the configuration in use', async () => {
     await site.write({ ...base, policy: { rules: [{ deny: 'far:get', reason: 'Closed.' }], default: 'allow' } })
     for (const name of ['gone.json', 'gantry.config.mjs']) {
       const moved = join(dirname(site.file), name)
@@ -195,7 +212,7 @@ test('a service takes up what its file says, part by part, without a restart', a
       if (name.endsWith('.mjs')) writeFileSync(moved, 'export default {}')
       const from = site.log.length
       process.emit('SIGHUP')
-      await site.told(/not there any more/, from)
+      await site.logged(/no longer exists/, from)
       assert.equal(await site.outcome('far:get'), 'DENIED')
       rmSync(moved)
       await site.write({ ...base, policy: { rules: [{ deny: 'far:get', reason: 'Closed.' }], default: 'allow' } })
@@ -203,7 +220,7 @@ test('a service takes up what its file says, part by part, without a restart', a
     await site.write(base)
   })
 
-  await t.test('what needs a restart is named, and everything else of the same file is in use', async () => {
+  await t.test('settings that need a restart are logged, and the rest of the same file is applied', async () => {
     const next = { ...base, service: { ...base.service, slots: 3, port: 1 }, tools: [...base.tools, tool('late')] }
     const line = await site.write(next, /needs a restart/)
     assert.deepEqual(JSON.parse(line).keys, ['service.slots'])
@@ -211,9 +228,13 @@ test('a service takes up what its file says, part by part, without a restart', a
   })
 })
 
-test('what gantry config check calls broken does not start either, in the same words', async (t) => {
+test('gantry serve rejects an invalid configuration with the same error as gantry config check', async (t) => {
   const unversioned = {
-    ...{ namespace: 'far', name: 'get', description: 'Gets.', effect: 'read', inputSchema: { type: 'object' } },
+    namespace: 'far',
+    name: 'get',
+    description: 'Gets.',
+    effect: 'read',
+    inputSchema: { type: 'object' },
     backends: [{ kind: 'http', path: '/' }],
   }
   const config = { backends: [{ kind: 'http', name: 'far', baseUrl: 'http://127.0.0.1:9', tools: [unversioned] }] }
@@ -231,7 +252,10 @@ test('what gantry config check calls broken does not start either, in the same w
   const started = await said(
     serve({
       load: () => loadConfig({ folder, environment, signal }),
-      ...{ say: () => undefined, log: { write: () => undefined }, ready: () => stop.abort(), signal },
+      say: () => undefined,
+      log: { write: () => undefined },
+      ready: () => stop.abort(),
+      signal,
     }),
   )
   assert.match(JSON.stringify(started), /CONFIG_INVALID.*version must be a semantic version/)

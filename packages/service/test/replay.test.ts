@@ -17,7 +17,7 @@ const open = { type: 'object' } as const
 const replayOf = (site: ServiceSite, callId: string, as = operator): Promise<Replay> =>
   site.service.replay(callId, as, never)
 
-/** A tool `t:<name>` that writes into the ledger what it was asked. */
+/** A tool `t:<name>` that appends each call to the ledger. */
 function noting(
   ledger: string[],
   name: string,
@@ -26,7 +26,12 @@ function noting(
 ): DefinedTool {
   const { inputSchema = open, ...more } = rest as Partial<Tool>
   return defineTool({
-    ...{ namespace: 't', name, version: '1.0.0', description: 'A tool of a test.', inputSchema, ...more },
+    namespace: 't',
+    name,
+    version: '1.0.0',
+    description: 'A tool of a test.',
+    inputSchema,
+    ...more,
     run(args, { send }) {
       ledger.push(`${name} ${JSON.stringify(args)}`)
       send({ from: name })
@@ -54,19 +59,22 @@ test('replays on PGlite', async (t) => {
   const { database } = site
 
   for (const effect of effects) {
-    await t.test(`a call of the effect ${effect} is replayed as it was, and its tool stays untouched`, async () => {
-      const { callId } = await site.call(`t:${effect}`, { n: 1 })
-      const before = await everything(database)
-      ledger.length = 0
-      const replay = await replayOf(site, callId)
-      assert.deepEqual([replay.same, replay.decision, replay.warnings], [true, 'allow', []])
-      assert.deepEqual((replay.result as Result).output, { said: { n: 1 } })
-      assert.deepEqual(ledger, [])
-      assert.deepEqual(changed(before, await everything(database)), { audit: 1 })
-    })
+    await t.test(
+      `a replay of a call with effect ${effect} has the same result, and does not run its tool`,
+      async () => {
+        const { callId } = await site.call(`t:${effect}`, { n: 1 })
+        const before = await everything(database)
+        ledger.length = 0
+        const replay = await replayOf(site, callId)
+        assert.deepEqual([replay.same, replay.decision, replay.warnings], [true, 'allow', []])
+        assert.deepEqual((replay.result as Result).output, { said: { n: 1 } })
+        assert.deepEqual(ledger, [])
+        assert.deepEqual(changed(before, await everything(database)), { audit: 1 })
+      },
+    )
   }
 
-  await t.test('each replay is on the audit record with who asked for it', async () => {
+  await t.test('the audit log has an entry for each replay with the principal that requested it', async () => {
     const { callId } = await site.call('t:read', {})
     await replayOf(site, callId)
     const rows = await database.query(
@@ -76,7 +84,7 @@ test('replays on PGlite', async (t) => {
     assert.deepEqual(rows, [{ phase: 'admin', tool: 'calls.replay', principal: 'operator' }])
   })
 
-  await t.test('a failure is replayed as the same failure', async () => {
+  await t.test('a replay of a failed call has the same failure', async () => {
     const { callId, outcome } = await site.call('t:fail', {})
     ledger.length = 0
     const replay = await replayOf(site, callId)
@@ -86,7 +94,7 @@ test('replays on PGlite', async (t) => {
     assert.deepEqual(ledger, [])
   })
 
-  await t.test('a call whose payload is a file and whose result is one is replayed as it was', async () => {
+  await t.test('a call with offloaded arguments or an offloaded result replays with the same result', async () => {
     const long = 'y'.repeat(200_000)
     const asked = await site.call('t:read', { long })
     const large = await site.call('t:large', {})
@@ -102,7 +110,7 @@ test('replays on PGlite', async (t) => {
     assert.equal((await database.query('select 1 from gantry.artifacts')).length, files)
   })
 
-  await t.test('a chain is replayed with the results of its steps, in groups and for each element', async () => {
+  await t.test('a chain replays from the results of its steps, including parallel groups and forEach', async () => {
     const { callId, outcome } = await site.chain(
       [
         { id: 'sum', tool: 't:add', args: { a: '{{input.a}}', b: 2 } },
@@ -128,7 +136,7 @@ test('replays on PGlite', async (t) => {
     assert.deepEqual(changed(before, await everything(database)), { audit: 1 })
   })
 
-  await t.test('a call of a chain that is not on record ends the replay there, and is not made', async () => {
+  await t.test('a replay of a chain ends at a step without a recorded result, and does not run it', async () => {
     const { callId } = await site.chain([
       { id: 'one', tool: 't:once', args: { n: 1 } },
       { id: 'two', tool: 't:once', args: { n: 2 }, onError: 'continue' },
@@ -148,10 +156,15 @@ test('replays on PGlite', async (t) => {
     assert.deepEqual(ledger, [])
   })
 
-  await t.test('a chain that was cancelled is replayed up to where it was', async () => {
+  await t.test('a cancelled chain replays up to the step where it was cancelled', async () => {
     const gate = Promise.withResolvers<void>()
     const waits = defineTool({
-      ...{ namespace: 't', name: 'waits', version: '1.0.0', description: 'Waits.', inputSchema: open, effect: 'read' },
+      namespace: 't',
+      name: 'waits',
+      version: '1.0.0',
+      description: 'Waits.',
+      inputSchema: open,
+      effect: 'read',
       run: (_args, { signal }) => {
         gate.resolve()
         return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
@@ -169,34 +182,37 @@ test('replays on PGlite', async (t) => {
     assert.deepEqual(ledger, [])
   })
 
-  await t.test('a tool that was defined anew or has gone is said to be so, with what would come of it', async () => {
-    const { callId } = await site.call('t:read', { n: 1 })
-    const { callId: chain } = await site.chain([
-      { id: 'a', tool: 't:read' },
-      { id: 'b', tool: 't:once' },
-    ])
-    const stricter = { type: 'object', properties: { n: { type: 'string' } } }
-    await site.configure({ tools: [noting(ledger, 'read', { effect: 'read', inputSchema: stricter })] })
-    ledger.length = 0
-    const refused = await replayOf(site, callId)
-    assert.deepEqual([refused.same, refused.decision], [false, 'none'])
-    assert.deepEqual(
-      [refused.warnings[0]?.code, (refused.result as Result).error?.code],
-      ['CATALOG_STALE', 'INPUT_INVALID'],
-    )
-    assert.deepEqual(refused.differences[0], { path: '/status', before: 'ok', after: 'failed' })
-    const [gone] = [await replayOf(site, chain)]
-    assert.equal(gone.result.error?.code, 'TOOL_NOT_FOUND')
-    assert.equal(gone.decision, 'none')
-    await site.configure({ tools: [] })
-    const absent = await replayOf(site, callId)
-    assert.equal((absent.result as Result).error?.code, 'TOOL_NOT_FOUND')
-    assert.match(absent.warnings[0]?.message ?? '', /not there any more/)
-    assert.deepEqual(ledger, [])
-    await site.configure({ tools })
-  })
+  await t.test(
+    'a replay warns of a changed or removed tool, and shows the outcome under the current definition',
+    async () => {
+      const { callId } = await site.call('t:read', { n: 1 })
+      const { callId: chain } = await site.chain([
+        { id: 'a', tool: 't:read' },
+        { id: 'b', tool: 't:once' },
+      ])
+      const stricter = { type: 'object', properties: { n: { type: 'string' } } }
+      await site.configure({ tools: [noting(ledger, 'read', { effect: 'read', inputSchema: stricter })] })
+      ledger.length = 0
+      const refused = await replayOf(site, callId)
+      assert.deepEqual([refused.same, refused.decision], [false, 'none'])
+      assert.deepEqual(
+        [refused.warnings[0]?.code, (refused.result as Result).error?.code],
+        ['CATALOG_STALE', 'INPUT_INVALID'],
+      )
+      assert.deepEqual(refused.differences[0], { path: '/status', before: 'ok', after: 'failed' })
+      const [gone] = [await replayOf(site, chain)]
+      assert.equal(gone.result.error?.code, 'TOOL_NOT_FOUND')
+      assert.equal(gone.decision, 'none')
+      await site.configure({ tools: [] })
+      const absent = await replayOf(site, callId)
+      assert.equal((absent.result as Result).error?.code, 'TOOL_NOT_FOUND')
+      assert.match(absent.warnings[0]?.message ?? '', /no longer exists/)
+      assert.deepEqual(ledger, [])
+      await site.configure({ tools })
+    },
+  )
 
-  await t.test('the policy of today decides, as for the first caller, and nobody is asked', async () => {
+  await t.test('a replay applies the current policy to the original caller, and asks for no approval', async () => {
     const bob: Identity = { principal: 'bob', tenant: 'acme', permissions: ['files:read'] }
     const { callId } = await site.call('t:once', {}, bob)
     ledger.length = 0
@@ -215,7 +231,7 @@ test('replays on PGlite', async (t) => {
   })
 
   await t.test(
-    'what was refused then and is allowed now leaves the record: nothing is made up, nothing runs',
+    'a replay of a chain ends at a step that was denied then and is allowed now, and runs nothing',
     async () => {
       const deny = { rules: [{ allow: '*' }, { deny: 't:once', reason: 'Closed.' }] } as const
       await site.configure({ tools, policy: deny })
@@ -231,7 +247,7 @@ test('replays on PGlite', async (t) => {
     },
   )
 
-  await t.test('the call of another tenant, or one that has not ended, is not replayed', async () => {
+  await t.test('a call of another tenant or one that has not ended cannot be replayed', async () => {
     const { callId } = await site.call('t:read', {})
     await assert.rejects(replayOf(site, callId, { ...operator, tenant: 'blue' }), { code: 'NOT_FOUND' })
     await assert.rejects(replayOf(site, 'nope'), { code: 'NOT_FOUND' })
@@ -242,7 +258,7 @@ test('replays on PGlite', async (t) => {
     await assert.rejects(replayOf(site, later), { code: 'INPUT_INVALID' })
   })
 
-  await t.test('a tool that writes what looks like a file of another call gets nothing of it', async () => {
+  await t.test('a replay does not resolve an output that imitates a reference to another call’s file', async () => {
     const { outcome } = await site.call('t:large', {}, { ...operator, tenant: 'blue' })
     const { spilled } = outcome.output as { spilled: JsonObject }
     const { callId } = await site.call('t:forge', { spilled }).catch(() => ({ callId: '' }))
@@ -259,7 +275,7 @@ test('replays on PGlite', async (t) => {
   })
 })
 
-test('no backend and no sandbox is reached by a replay, and no secret is fetched', async (t) => {
+test('a replay calls no backend, starts no sandbox and fetches no secret', async (t) => {
   const hits: string[] = []
   const server = createServer((request, response) => {
     hits.push(`${request.method} ${request.url}`)
@@ -273,11 +289,17 @@ test('no backend and no sandbox is reached by a replay, and no secret is fetched
   const address = `grpc://127.0.0.1:${calculator.port}`
   const about = { version: '1.0.0', description: 'A tool of a test.', inputSchema: open } as const
   const far: Tool = {
-    ...{ ...about, namespace: 'far', name: 'get', effect: 'read' },
+    ...about,
+    namespace: 'far',
+    name: 'get',
+    effect: 'read',
     backends: [{ kind: 'http', name: 'far', path: '/get' }],
   }
   const box: Tool = {
-    ...{ ...about, namespace: 'box', name: 'run', effect: 'once' },
+    ...about,
+    namespace: 'box',
+    name: 'run',
+    effect: 'once',
     backends: [{ kind: 'sandboxed', language: 'javascript', code: 'return { lot: Math.random() }' }],
   }
   const site = await openServiceSite(t, pgliteDatabase, {
@@ -297,28 +319,29 @@ test('no backend and no sandbox is reached by a replay, and no secret is fetched
     runtimes: { pool: false },
   })
   const calls = {
-    ...{ http: await site.call('far:get', {}), mcp: await site.call('lines:read', {}) },
+    http: await site.call('far:get', {}),
+    mcp: await site.call('lines:read', {}),
     grpc: await site.call('calc:Calculator.Add', { a: 1, b: 2 }),
     ...(noBubblewrap === undefined ? { sandbox: await site.call('box:run', {}) } : {}),
   }
   for (const [kind, { outcome }] of Object.entries(calls)) {
     assert.equal(outcome.status, 'ok', `${kind} ${JSON.stringify(outcome.error)}`)
   }
-  // Each was reached by its call, so that the ledger would tell.
+  // Control: the calls themselves reached every backend and fetched the secret.
   for (const hit of ['GET /get', 'secret TOKEN', 'POST /tools/call']) assert.ok(hits.includes(hit), hit)
   assert.equal(calculator.seen.length, 1)
   hits.length = 0
   for (const [kind, { callId, outcome }] of Object.entries(calls)) {
     const replay = await replayOf(site, callId)
     assert.deepEqual([replay.same, replay.differences], [true, []], kind)
-    // What the sandbox drew by lot it would not draw again.
+    // The random number of the sandbox is the recorded one, not a new one.
     assert.deepEqual((replay.result as Result).output, outcome.output, kind)
   }
   assert.deepEqual(hits, [])
   assert.equal(calculator.seen.length, 1)
 })
 
-/** An MCP server that tells a web server of every call that it gets. */
+/** An MCP server that posts to a web server at every tool call. */
 const lineServer = `
 const { createInterface } = require('node:readline')
 const say = (message) => console.log(JSON.stringify({ jsonrpc: '2.0', ...message }))
@@ -339,7 +362,7 @@ function asDefined(tool: Tool): DefinedTool {
 
 type Counts = { readonly [table: string]: number }
 
-/** How many rows every table has. */
+/** The number of rows of every table. */
 async function everything(database: ServiceSite['database']): Promise<Counts> {
   const names = await database.query<{ name: string }>(
     `select tablename as name from pg_tables where schemaname = 'gantry' and tablename not in ('workers', 'migrations', 'audit_seals')`,

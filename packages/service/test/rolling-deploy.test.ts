@@ -13,11 +13,15 @@ const bob: Identity = { principal: 'bob', tenant: 'acme', permissions: ['gantry:
 const never = new AbortController().signal
 const number = { type: 'number', description: 'A number' } as const
 
-/** A tool as one deploy has it; says in which one it ran. */
+/** The tool of one deploy; its output names the deploy. */
 function tool(deploy: string, given: { version?: string; description?: string; input?: JsonObject } = {}): DefinedTool {
   const { version = '1.0.0', description = 'Doubles a number.', input = { n: number } } = given
   return defineTool({
-    ...{ namespace: 'my', name: 'double', version, description, effect: 'once' },
+    namespace: 'my',
+    name: 'double',
+    version,
+    description,
+    effect: 'once',
     inputSchema: { type: 'object', properties: input, required: ['n'] },
     run: (args) => ({ deploy, doubled: Number((args as JsonObject).n) * 2 }),
   })
@@ -28,7 +32,7 @@ interface Fleet {
   start(tools: readonly DefinedTool[], roles: string[], service?: JsonObject): Promise<ServiceSite>
 }
 
-/** Processes that share a database, as those of a rolling deploy do. */
+/** Processes that share a database, as in a rolling deploy. */
 async function openFleet(t: TestContext): Promise<Fleet> {
   const { url } = await postgresDatabase(t)
   const open = async (t: TestContext): Promise<Database> => {
@@ -64,20 +68,20 @@ async function claims(site: ServiceSite): Promise<number> {
   return row?.n ?? 0
 }
 
-test('calls of a version run on the workers that have it while workers are replaced one by one', async (t) => {
+test('calls of a tool version run on workers that have it, while other workers have only the next version', async (t) => {
   const { start } = await openFleet(t)
   const api = await start([tool('old')], ['api'])
   const ids = await submitted(api, 40)
   await start([tool('new', { version: '2.0.0' })], ['worker'], { slots: 8 })
-  // The new worker alone finds that it has none of them; the old one comes when all were missed or while they are.
+  // The new worker, alone at first, releases these calls because it lacks their version.
   await start([tool('old')], ['worker'], { slots: 2 })
   const results = await allEnded(api, ids)
   assert.deepEqual(new Set(results.map(({ status, error }) => error?.message ?? status)), new Set(['ok']))
   assert.deepEqual(new Set(deploys(results)), new Set(['old']))
-  assert.ok((await claims(api)) <= 80, 'a worker that has not the tool claims a call once at most')
+  assert.ok((await claims(api)) <= 80, 'a worker without the tool claims a call at most once')
 })
 
-test('a call of the next version that an old worker claims waits for a new one', async (t) => {
+test('a call of the next version waits for a new worker although an old one claims it', async (t) => {
   const { start } = await openFleet(t)
   const api = await start([tool('new', { version: '2.0.0' })], ['api'])
   await start([tool('old')], ['worker'])
@@ -89,7 +93,7 @@ test('a call of the next version that an old worker claims waits for a new one',
   assert.deepEqual(new Set(deploys(results)), new Set(['new']))
 })
 
-test('another description makes no call stale, unless its caller pinned the whole definition', async (t) => {
+test('a changed description makes no call stale, unless the caller pinned the definition by its digest', async (t) => {
   const { start } = await openFleet(t)
   const described = { description: 'Gives twice the number.', input: { n: { ...number, description: 'Which one' } } }
   const api = await start([tool('old')], ['api'])
@@ -103,7 +107,7 @@ test('another description makes no call stale, unless its caller pinned the whol
   assert.deepEqual(deploys([await ended(api, pinned)]), ['old'])
 })
 
-test('another input schema under the same version is another definition, and its calls wait for it', async (t) => {
+test('a changed input schema under the same version is another definition, and calls wait for their own', async (t) => {
   const { start } = await openFleet(t)
   const api = await start([tool('old')], ['api'])
   const ids = await submitted(api, 3)
@@ -116,7 +120,7 @@ for (const [name, open] of [
   ['PostgreSQL', async (t: TestContext) => (await postgresDatabase(t)).database],
   ['PGlite', pgliteDatabase],
 ] as const) {
-  test(`${name}: a call whose version never comes ends after a bound, and its message names the version`, async (t) => {
+  test(`${name}: a call whose version no worker gets fails after versionWaitMs, and its error names the version`, async (t) => {
     const site = await openServiceSite(t, open, { tools: [tool('old')] }, { versionWaitMs: 1, slots: 1 })
     const [later = ''] = await submitted(site, 1, { delayMs: 200 })
     await site.configure({ tools: [tool('new', { version: '2.0.0' })] })
@@ -125,14 +129,14 @@ for (const [name, open] of [
     assert.match(error?.message ?? '', /No worker had my:double:1\.0\.0 \(definition [0-9a-f]{12}\) within 1 ms/)
     const [letter] = (await site.service.deadLetters({}, operator)).items
     assert.equal(letter?.callId, later)
-    // Back again, the version runs what is redriven.
+    // Once the version is back, the redriven call runs.
     await site.configure({ tools: [tool('back')] })
     const { callId } = await site.service.redrive(letter?.id ?? '', operator)
     assert.deepEqual(deploys([await ended(site, callId)]), ['back'])
   })
 }
 
-test('a call that waited for approval goes on with a worker that has its version', async (t) => {
+test('a call that waited for approval resumes on a worker that has its version', async (t) => {
   const { start } = await openFleet(t)
   const asks = (one: DefinedTool): DefinedTool => ({ ...one, tool: { ...one.tool, approval: 'always' } })
   const api = await start([asks(tool('old'))], ['api'])
@@ -151,7 +155,7 @@ test('a call that waited for approval goes on with a worker that has its version
   )
 })
 
-test('a chain goes to a worker that has all its tools, and a step of a tool that never was fails at once', async (t) => {
+test('a chain waits for a worker that has all its tools, and a step with an unknown tool fails', async (t) => {
   const { start } = await openFleet(t)
   const api = await start([tool('new', { version: '2.0.0' })], ['api'])
   await start([tool('old')], ['worker'])

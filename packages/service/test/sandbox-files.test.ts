@@ -4,22 +4,18 @@ import type { ArtifactRef, Identity, JsonObject, Result } from '@gantry/contract
 import { builtinTools } from '@gantry/tools'
 import { createHttpServer } from '../src/http/server.ts'
 import type { Database } from '../src/storage/databases/database.ts'
-import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'
+import { databaseEngines, pgliteDatabase } from './databases.fixture.ts'
 import { openServiceSite, operator, type ServiceSite } from './service-site.fixture.ts'
 
-const engines: { readonly [name: string]: (t: TestContext) => Promise<Database> } = {
-  PGlite: pgliteDatabase,
-  PostgreSQL: async (t) => (await postgresDatabase(t)).database,
-}
 const colleague: Identity = { ...operator, principal: 'colleague' }
-// Of the same name as her victim, so that only the tenant tells them apart.
+// The same principal name in another tenant: only the tenant distinguishes them.
 const eve: Identity = { ...operator, tenant: 'umbrella' }
 const png = Buffer.from(
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
   'base64',
 )
 
-/** Makes a table, a picture, a copy of it, a small note, small bytes and a large text. */
+/** Writes a table, a picture and its copy, a small text, small binary data and a large text. */
 const making = `
 import base64
 picture = base64.b64decode('${png.toString('base64')}')
@@ -42,12 +38,12 @@ async function ok(site: ServiceSite, tool: string, args: JsonObject, as = operat
   return outcome
 }
 
-/** The output, as a test knows it. */
+/** The output, untyped. */
 // biome-ignore lint/suspicious/noExplicitAny: a test reads it as it expects it
 const outputOf = ({ output }: Result): any => output
 
-for (const [engine, open] of Object.entries(engines)) {
-  test(`${engine}: pictures, tables and large files of a program are artifacts, small texts stay in the output`, async (t) => {
+for (const [engine, open] of Object.entries(databaseEngines)) {
+  test(`${engine}: pictures, tables and large files of a program become artifacts, and small files stay in the output`, async (t) => {
     const site = await openSite(t, open)
     const made = await ok(site, 'code:run', { language: 'python', code: making })
     const { files, stdout } = outputOf(made)
@@ -72,10 +68,10 @@ for (const [engine, open] of Object.entries(engines)) {
       files: { 'in/table.csv': { artifact: idOf('table.csv') }, 'in/plot.png': { artifact: idOf('plot.png') } },
     })
     assert.equal(outputOf(again).stdout.trim(), '3')
-    assert.deepEqual(Object.keys(outputOf(again).files), ['sum.txt'], 'what was only read does not come out')
+    assert.deepEqual(Object.keys(outputOf(again).files), ['sum.txt'], 'files that were only read are not in the output')
   })
 
-  test(`${engine}: a chain hands a file that a step made to the next, by its artifact`, async (t) => {
+  test(`${engine}: a chain passes a file of one step to the next by its artifact`, async (t) => {
     const site = await openSite(t, open)
     const { outcome } = await site.chain([
       { id: 'make', tool: 'shell:run', args: { script: 'echo a,b > table.csv' } },
@@ -87,7 +83,7 @@ for (const [engine, open] of Object.entries(engines)) {
     assert.deepEqual([outcome.status, (outcome.output as JsonObject).stdout], ['ok', 'a,b\n'])
   })
 
-  test(`${engine}: files are of their tenant: others cannot name, read, list or remove them`, async (t) => {
+  test(`${engine}: another tenant cannot use, read, list or remove a file`, async (t) => {
     const site = await openSite(t, open)
     const { artifacts } = await ok(site, 'shell:run', { script: 'echo only,acme > table.csv' })
     const id = artifacts[0]?.id ?? ''
@@ -114,7 +110,7 @@ for (const [engine, open] of Object.entries(engines)) {
     assert.equal((await site.call('files:get', { id })).outcome.error?.code, 'NOT_FOUND')
   })
 
-  test(`${engine}: a list of files has pages, and neither payloads nor outcomes can be removed by it`, async (t) => {
+  test(`${engine}: files:list has pages, and files:remove rejects the payload of a call`, async (t) => {
     const site = await openServiceSite(
       t,
       open,
@@ -128,7 +124,7 @@ for (const [engine, open] of Object.entries(engines)) {
     assert.deepEqual([names, second.cursor], [['page-3.txt', 'page-2.txt', 'page-1.txt'], undefined])
     assert.equal((await site.call('files:list', { cursor: 'made up' })).outcome.error?.code, 'INPUT_INVALID')
 
-    // Arguments of files:put go when the file is stored, those of other tools stay for a replay.
+    // Stored arguments of files:put are removed with the call's end; those of other tools stay for a replay.
     await ok(site, 'shell:run', { script: `true # ${'x'.repeat(10_000)}` })
     const [payload] = await site.database.query<{ id: string }>('select id from artifacts where fence = 0')
     assert.notEqual(payload, undefined, 'a large payload is a file')
@@ -136,7 +132,7 @@ for (const [engine, open] of Object.entries(engines)) {
   })
 }
 
-test('a hostile name of a file neither leaves its folder nor ends a header, and is not listed as another', async (t) => {
+test('hostile file names leave no folder, break no header and are not listed under another name', async (t) => {
   const site = await openSite(t, pgliteDatabase)
   const code = `
 import os
@@ -174,7 +170,7 @@ os.symlink('/etc/passwd', 'link.csv')
   await answer.body?.cancel()
 })
 
-test('what a program writes streams over HTTP while it runs', async (t) => {
+test('the output of a program streams over HTTP while it runs', async (t) => {
   const site = await openSite(t, pgliteDatabase)
   const server = await createHttpServer({
     service: site.service,
@@ -191,7 +187,7 @@ test('what a program writes streams over HTTP while it runs', async (t) => {
   let text = ''
   for await (const piece of events.body ?? []) {
     text += Buffer.from(piece).toString()
-    // The program goes on until it is cancelled, so what is here came while it ran.
+    // The program runs until it is cancelled, so that this output arrived while it ran.
     if (text.includes('early')) break
   }
   await site.service.cancel(callId, operator)

@@ -1,62 +1,76 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
+import { setTimeout as delay } from 'node:timers/promises'
 import { engineFolder } from '../../../scripts/engines/folder.ts'
-import { bin, cleanEnvironment, node } from './spawn.fixture.ts'
+import { pgliteTemplate } from './databases.fixture.ts'
+import { bin, briefFlags, cleanEnvironment, node } from './spawn.fixture.ts'
 
-/** A folder of its own for a service, in which no configuration of ours is found; with a copy of `database`, if there is one. */
+/** A folder for a service, with a copy of `database` if given; the search for a configuration ends in it. */
 export function serviceFolder(t: TestContext, database?: string): string {
   const folder = engineFolder('serve')
   mkdirSync(join(folder, '.git'))
-  if (database !== undefined && existsSync(database))
+  if (database !== undefined && existsSync(database)) {
+    // Any other folder would be taken for an empty database, and created anew in seconds.
+    if (!existsSync(join(database, 'PG_VERSION'))) throw new Error(`${database} holds no database`)
     cpSync(database, join(folder, '.gantry', 'db'), { recursive: true })
+  }
   t.after(() => rmSync(folder, { recursive: true, force: true }))
   return folder
 }
 
-/** A status and the JSON that came with it; a test knows what it asked for. */
+/** A folder for a service with a migrated database, so that its start need not create one. */
+export async function migratedFolder(t: TestContext): Promise<string> {
+  return serviceFolder(t, join(await pgliteTemplate(), 'db'))
+}
+
+/** A folder for a service whose tools append a line to `ledger` at each run; `ran` returns the lines so far. */
+export function ledgerFolder(t: TestContext, config: (ledger: string) => string) {
+  const folder = serviceFolder(t)
+  const ledger = join(folder, 'ran.log')
+  writeFileSync(join(folder, 'gantry.config.mjs'), config(JSON.stringify(ledger)))
+  const ran = (): string[] => (existsSync(ledger) ? readFileSync(ledger, 'utf8').trim().split('\n') : [])
+  return { folder, ran }
+}
+
+/** A status with its JSON body, untyped. */
 // biome-ignore lint/suspicious/noExplicitAny: a test reads it as it expects it
 export type Answer = { readonly status: number; readonly value: any }
 
 export interface ServeOptions {
   readonly args?: readonly string[]
   readonly environment?: NodeJS.ProcessEnv
-  /** The user that it runs as, whose the folder then must be. */
+  /** The user that it runs as, who must own the folder. */
   readonly uid?: number
 }
 
-/** A `gantry serve` in a process of its own; one that still runs when the test ends is killed. */
+/** A `gantry serve` in its own process, killed at the end of the test. */
 export interface ServeProcess {
   readonly child: ChildProcess
-  /** What it printed until now. */
+  /** The output so far. */
   readonly printed: { out: string; err: string }
-  /** Resolves with the address once it is ready; rejects when it ends before. */
+  /** Resolves with the address once it is ready; rejects if it exits before. */
   readonly ready: Promise<string>
   readonly ended: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>
   /** A request with the key of the folder. */
   ask(path: string, init?: RequestInit): Promise<Response>
   post(path: string, body: unknown): Promise<Answer>
   get(path: string): Promise<Answer>
-  /** Ends it in order and gives its exit code. */
+  /** Stops it by a signal, and resolves with its exit code. */
   stop(signal?: NodeJS.Signals): Promise<number | null>
 }
 
-/** What Node has made of the sources before, so that a start does not make it again. */
-function compileCache(): NodeJS.ProcessEnv {
-  const folder = process.env.NODE_COMPILE_CACHE
-  return folder === undefined ? {} : { NODE_COMPILE_CACHE: folder }
+/** Polls until the state holds, at most as long as the test runs. */
+export async function until(t: TestContext, holds: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await holds())) await delay(20, undefined, { signal: t.signal })
 }
 
 export function startServe(t: TestContext, folder: string, options: ServeOptions = {}): ServeProcess {
-  const environment = cleanEnvironment({
-    folder,
-    cache: join(folder, '.cache'),
-    environment: { ...compileCache(), ...options.environment },
-  })
-  const child = spawn(node, [bin, 'serve', '--port', '0', ...(options.args ?? [])], {
+  const { environment = {} } = options
+  const child = spawn(node, [...briefFlags, bin, 'serve', '--port', '0', ...(options.args ?? [])], {
     cwd: folder,
-    env: environment,
+    env: cleanEnvironment({ folder, cache: join(folder, '.cache'), environment }),
     stdio: ['ignore', 'pipe', 'pipe'],
     ...(options.uid === undefined ? {} : { uid: options.uid, gid: options.uid }),
   })

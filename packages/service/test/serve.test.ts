@@ -5,9 +5,9 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, test } from 'node:test'
+import { after, describe, type TestContext, test } from 'node:test'
 import { postgresDatabase } from './databases.fixture.ts'
-import { type ServeProcess, serviceFolder, startServe } from './serve.fixture.ts'
+import { type ServeProcess, serviceFolder, startServe, until } from './serve.fixture.ts'
 import { type Ended, gantry } from './spawn.fixture.ts'
 
 /** Runs a command in the folder of a service. */
@@ -15,36 +15,32 @@ function command(folder: string, line: readonly string[]): Promise<Ended> {
   return gantry(line, { folder, cache: join(folder, '.cache') })
 }
 
-async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 20))
-}
-
-function told(service: ServeProcess, what: RegExp): Promise<void> {
-  return until(() => what.test(service.printed.err))
+function logged(t: TestContext, service: ServeProcess, what: RegExp): Promise<void> {
+  return until(t, () => what.test(service.printed.err))
 }
 
 const add = { tool: 'demo:add', args: { a: 5, b: 3 } }
 
 describe('gantry serve', () => {
-  // Making a database takes the longest, so the one of the first test is kept for the others.
+  // Creating a database is slow, so that the first test's database is copied for the others.
   const kept = mkdtempSync(join(tmpdir(), 'gantry-serve-'))
   const database = join(kept, 'db')
   after(() => rmSync(kept, { recursive: true, force: true }))
 
-  test('a first start makes a key, says where it listens, and takes calls', async (t) => {
+  test('the first start creates a key, prints its address, and serves calls', async (t) => {
     const folder = serviceFolder(t)
     const service = startServe(t, folder)
     const url = await service.ready
     assert.equal(service.printed.out, `listening on ${url}\nready\n`)
     assert.equal(statSync(join(folder, '.gantry', 'key')).mode & 0o777, 0o600)
     const key = readFileSync(join(folder, '.gantry', 'key'), 'utf8').trim()
-    await told(service, /"curl"/)
+    await logged(t, service, /"curl"/)
     for (const line of service.printed.err.trimEnd().split('\n')) assert.ok(typeof JSON.parse(line).msg === 'string')
-    assert.ok(!service.printed.err.includes(key), 'the key itself is told to nobody')
+    assert.ok(!service.printed.err.includes(key), 'the key itself is not printed')
 
     const { status, value } = await service.post('/v1/calls', add)
     assert.deepEqual([status, value.status, value.output], [200, 'ok', { result: 8 }])
-    // The line that it advises, as a person would type it.
+    // Runs the curl command that the log suggests.
     const { curl } = JSON.parse(service.printed.err.split('\n').find((line) => line.includes('"curl"')) ?? '{}')
     const typed = spawnSync('bash', ['-c', curl], { encoding: 'utf8' })
     if (typed.status !== 127) assert.deepEqual(JSON.parse(typed.stdout).output, { result: 8 })
@@ -62,7 +58,7 @@ describe('gantry serve', () => {
     cpSync(join(folder, '.gantry', 'db'), database, { recursive: true })
   })
 
-  test('what it refuses, it refuses in one shape', async (t) => {
+  test('every error response has the same shape', async (t) => {
     const service = startServe(t, serviceFolder(t, database))
     const refusal = ({ status, value: { error } }: Awaited<ReturnType<ServeProcess['get']>>): unknown[] => {
       assert.deepEqual(Object.keys(error), ['code', 'message', 'stage', 'retryable', 'effect', 'details'])
@@ -85,7 +81,7 @@ describe('gantry serve', () => {
     assert.deepEqual(refusal(await service.post('/v1/calls', wrong)), [400, 'INPUT_INVALID'])
   })
 
-  test('commands ask the service that runs in their folder, and an interrupt cancels the call there', async (t) => {
+  test('commands use the service of their folder, and SIGINT cancels the call in the service', async (t) => {
     const folder = serviceFolder(t, database)
     const service = startServe(t, folder)
     const url = await service.ready
@@ -108,7 +104,7 @@ describe('gantry serve', () => {
       folder,
       cache: join(folder, '.cache'),
       async onStart(child) {
-        await until(async () => (await service.get('/v1/calls?state=running')).value.items.length > 0)
+        await until(t, async () => (await service.get('/v1/calls?state=running')).value.items.length > 0)
         child.kill('SIGINT')
       },
     })
@@ -117,7 +113,7 @@ describe('gantry serve', () => {
     assert.equal((await service.get(`/v1/calls/${result.callId}`)).value.state, 'cancelled')
   })
 
-  test('a second service on the same folder is refused by name, and the first goes on', async (t) => {
+  test('a second service on the same folder exits with an error that names the first, which continues', async (t) => {
     const folder = serviceFolder(t, database)
     const first = startServe(t, folder)
     await first.ready
@@ -130,7 +126,7 @@ describe('gantry serve', () => {
     assert.equal((await first.post('/v1/calls', add)).status, 200)
   })
 
-  test('a port that is taken is named, and the folder is free again', async (t) => {
+  test('a port in use is an error that names it, and the folder is released', async (t) => {
     const folder = serviceFolder(t, database)
     const taken = createServer().listen(0, '127.0.0.1')
     t.after(() => taken.close())
@@ -141,7 +137,7 @@ describe('gantry serve', () => {
     assert.equal(printed.out, '')
     assert.match(
       printed.err,
-      new RegExp(`^CONFIG_INVALID: The address 127.0.0.1:${port} is taken by another process`, 'm'),
+      new RegExp(`^CONFIG_INVALID: The address 127.0.0.1:${port} is in use by another process`, 'm'),
     )
     assert.ok(!existsSync(join(folder, '.gantry', 'service.json')))
     const again = startServe(t, folder)
@@ -149,12 +145,12 @@ describe('gantry serve', () => {
     assert.equal(await again.stop(), 0)
   })
 
-  test('SIGTERM lets a running call end, and a restart has all that was', async (t) => {
+  test('on SIGTERM a running call completes, and its result is there after a restart', async (t) => {
     const folder = serviceFolder(t, database)
     const service = startServe(t, folder)
     const countdown = { tool: 'demo:countdown', args: { from: 20, delayMs: 50 }, waitMs: 0 }
     const { callId } = (await service.post('/v1/calls', countdown)).value
-    await until(async () => (await service.get(`/v1/calls/${callId}`)).value.state === 'running')
+    await until(t, async () => (await service.get(`/v1/calls/${callId}`)).value.state === 'running')
     assert.equal(await service.stop(), 0)
     const again = startServe(t, folder)
     const { state, result } = (await again.get(`/v1/calls/${callId}?waitMs=20000`)).value
@@ -162,7 +158,7 @@ describe('gantry serve', () => {
     assert.equal(await again.stop('SIGINT'), 0)
   })
 
-  test('a call that kill -9 took is taken up after the restart, and whoever follows it sees its end', async (t) => {
+  test('a call interrupted by kill -9 runs after the restart, and a following client sees its outcome', async (t) => {
     const folder = serviceFolder(t, database)
     const service = startServe(t, folder)
     const countdown = { tool: 'demo:countdown', args: { from: 1_000, delayMs: 50 }, waitMs: 0, idempotencyKey: 'k' }
@@ -177,7 +173,7 @@ describe('gantry serve', () => {
     service.child.kill('SIGKILL')
     await service.ended
     const again = startServe(t, folder, { args: ['--port', new URL(await service.ready).port] })
-    await until(async () => (await again.get(`/v1/calls/${callId}`)).value.state === 'running')
+    await until(t, async () => (await again.get(`/v1/calls/${callId}`)).value.state === 'running')
     assert.equal((await again.post('/v1/calls', countdown)).value.callId, callId)
     assert.equal((await again.post(`/v1/calls/${callId}/cancel`, {})).status, 200)
     assert.equal((await again.get(`/v1/calls/${callId}?waitMs=20000`)).value.state, 'cancelled')
@@ -195,7 +191,7 @@ describe('gantry serve', () => {
     assert.deepEqual([code, events.at(-1).result.status], [6, 'cancelled'])
   })
 
-  test('a configuration is read again when it changes, and a wrong one is not used', async (t) => {
+  test('SIGHUP reloads the configuration, and an invalid one is not used', async (t) => {
     const folder = serviceFolder(t, database)
     const config = (word: string): string => `import { defineTool } from '@gantry/core'
 export default { tools: [defineTool({ namespace: 'my', name: 'word', description: 'Says a word.', effect: 'read',
@@ -207,31 +203,31 @@ export default { tools: [defineTool({ namespace: 'my', name: 'word', description
     assert.equal(await word(), 'one')
     writeFileSync(file, 'export default { limit: 1 }')
     service.child.kill('SIGHUP')
-    await told(service, /configuration not used/)
+    await logged(t, service, /configuration not used/)
     assert.equal(await word(), 'one')
     writeFileSync(file, config('two'))
     service.child.kill('SIGHUP')
-    await told(service, /configuration read again/)
+    await logged(t, service, /configuration reloaded/)
     assert.equal(await word(), 'two')
     assert.equal(await service.stop(), 0)
   })
 
-  test('a failure that a tool leaves behind ends the service, with the reason in the log', async (t) => {
+  test('an uncaught exception of a tool ends the service, with the reason in the log', async (t) => {
     const folder = serviceFolder(t, database)
     writeFileSync(
       join(folder, 'gantry.config.mjs'),
       `import { defineTool } from '@gantry/core'
-export default { tools: [defineTool({ namespace: 'my', name: 'stray', description: 'Leaves a failure.', effect: 'once',
+export default { tools: [defineTool({ namespace: 'my', name: 'loose', description: 'Leaves a failure.', effect: 'once',
   inputSchema: { type: 'object' }, run: () => { setTimeout(() => { throw new Error('left behind') }, 1); return 'done' } })] }`,
     )
     const service = startServe(t, folder)
-    await service.post('/v1/calls', { tool: 'my:stray' }).catch(() => undefined)
+    await service.post('/v1/calls', { tool: 'my:loose' }).catch(() => undefined)
     assert.equal((await service.ended).code, 1)
     const last = JSON.parse(service.printed.err.trimEnd().split('\n').at(-1) ?? '{}')
     assert.deepEqual([last.level, last.error], ['fatal', 'Error: left behind'])
   })
 
-  test('options go over the environment, and a process that only works listens nowhere', async (t) => {
+  test('options override the environment, and a worker process listens on no port', async (t) => {
     const { url } = await postgresDatabase(t)
     const folder = serviceFolder(t)
     const args = ['--role', 'worker', '--role', 'relay', '--data', '.gantry']
@@ -245,7 +241,7 @@ export default { tools: [defineTool({ namespace: 'my', name: 'stray', descriptio
     assert.equal(await service.stop(), 0)
   })
 
-  test('an API and workers in processes of their own share a PostgreSQL', async (t) => {
+  test('an API process and worker processes share a PostgreSQL database', async (t) => {
     const { url } = await postgresDatabase(t)
     const folder = serviceFolder(t)
     const environment = { DATABASE_URL: url }

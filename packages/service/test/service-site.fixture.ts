@@ -4,16 +4,19 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { ChainResult, ChainStep, Identity, Json, JsonObject, Result } from '@gantry/contract'
 import type { LoadedConfig } from '../src/config/config.ts'
-import { serviceSettings } from '../src/config/service-settings.ts'
+import { type ServiceSettings, serviceSettings } from '../src/config/service-settings.ts'
+import { createSnapshot } from '../src/config/snapshots.ts'
+import { unauthenticated } from '../src/http/authentication/authenticator.ts'
+import { createHttpServer, type HttpServer } from '../src/http/server.ts'
 import type { Service } from '../src/http/service.ts'
 import { createBus } from '../src/observe/bus.ts'
 import { createLog, logEvents } from '../src/observe/logs.ts'
-import { createSnapshot } from '../src/serve/create-snapshot.ts'
 import { startService } from '../src/serve/start.ts'
 import { folderArtifacts } from '../src/storage/artifacts/folder.ts'
 import type { Database } from '../src/storage/databases/database.ts'
+import { sampleTool } from './sample-tool.fixture.ts'
 
-/** A whole service in this process, without doors, whose configuration can be changed. */
+/** A whole service in this process, without HTTP and brokers, whose configuration can be replaced. */
 export interface ServiceSite {
   readonly service: Service
   readonly database: Database
@@ -21,10 +24,10 @@ export interface ServiceSite {
   readonly data: string
   /** Stops it before the test ends. */
   stop(graceMs: number): Promise<void>
-  /** The id of a call that was made and has ended, and its outcome as it was recorded. */
+  /** Runs a call to its end; its id, and its outcome as it was recorded. */
   call(tool: string, args: Json, as?: Identity): Promise<Ended<Result>>
   chain(steps: readonly ChainStep[], input?: Json, as?: Identity): Promise<Ended<ChainResult>>
-  /** Makes this the configuration, as a reload does. */
+  /** Replaces the configuration, as a reload does. */
   configure(options: LoadedConfig['options']): Promise<void>
 }
 
@@ -36,6 +39,31 @@ export interface Ended<Outcome> {
 export const operator: Identity = { principal: 'operator', tenant: 'acme', permissions: ['*'] }
 const never = new AbortController().signal
 
+/** The tool `test:echo`, which returns at once. */
+export const echo = sampleTool({
+  name: 'echo',
+  description: 'Says nothing.',
+  run: async () => ({}),
+})
+
+/** A configuration without a file. */
+export function loadedConfig(service: ServiceSettings, options: LoadedConfig['options']): LoadedConfig {
+  return { file: undefined, service, builtins: false, demo: false, warnings: [], options }
+}
+
+/** An HTTP server for callers that send their name in `authorization`; the test closes it. */
+export function servePeople(service: Service, people: { readonly [name: string]: Identity }): Promise<HttpServer> {
+  return createHttpServer({
+    service,
+    log: { debug: () => undefined, info: () => undefined, error: () => undefined },
+    async authenticate({ headers }) {
+      const identity = people[String(headers.authorization)]
+      if (identity === undefined) throw unauthenticated()
+      return { identity }
+    },
+  })
+}
+
 export async function openServiceSite(
   t: TestContext,
   open: (t: TestContext) => Promise<Database>,
@@ -43,7 +71,7 @@ export async function openServiceSite(
   service: JsonObject = {},
   log: (line: string) => void = () => undefined,
 ): Promise<ServiceSite> {
-  // What is to be ended first has to say so first.
+  // Hooks run in the order of registration: the service stops before its database closes.
   const ending: (() => Promise<void>)[] = []
   t.after(() => Promise.all(ending.map((end) => end())))
   const database = await open(t)
@@ -51,16 +79,15 @@ export async function openServiceSite(
   t.after(() => rmSync(data, { recursive: true, force: true }))
   const settings = serviceSettings({ service }, data)
   const bus = createBus()
-  const unhear = logEvents(bus, createLog('debug', { write: log }))
-  t.after(unhear)
+  const unsubscribe = logEvents(bus, createLog('debug', { write: log }))
+  t.after(unsubscribe)
   let options = first
-  const loaded = (): LoadedConfig => ({
-    ...{ file: undefined, service: settings, builtins: false, demo: false, warnings: [], options },
-  })
   const running = await startService({
-    ...{ settings, bus, database: database.asService() },
+    settings,
+    bus,
+    database: database.asService(),
     files: folderArtifacts({ folder: join(data, 'artifacts') }),
-    snapshot: async (additions) => createSnapshot(loaded(), additions, bus),
+    snapshot: async (additions) => createSnapshot(loadedConfig(settings, options), additions, bus),
     callbackKey: async () => undefined,
   })
   let stopped: Promise<void> | undefined

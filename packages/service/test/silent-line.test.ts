@@ -1,21 +1,21 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
-import { defineTool } from '@gantry/core'
 import { openPostgres } from '../src/storage/databases/postgres.ts'
 import { postgresDatabase } from './databases.fixture.ts'
+import { sampleTool } from './sample-tool.fixture.ts'
 import { openServiceSite, operator } from './service-site.fixture.ts'
 
 const never = new AbortController().signal
 const input = { kind: 'call' as const, tool: 'test:read', args: {} }
 
-const read = defineTool({
-  ...{ namespace: 'test', name: 'read', description: 'Changes nothing.', effect: 'read' },
-  inputSchema: { type: 'object' },
+const read = sampleTool({
+  name: 'read',
+  description: 'Changes nothing.',
   run: async () => ({}),
 })
 
-test('a connection that falls silent under calls that go ahead keeps nobody else waiting, and none is lost', async (t) => {
+test('a stalled connection with inserts in flight delays no other call, and none is lost', async (t) => {
   const { url, database } = await postgresDatabase(t)
   const serviceDatabase = await openPostgres({ url })
   t.after(() => serviceDatabase.close())
@@ -30,7 +30,7 @@ test('a connection that falls silent under calls that go ahead keeps nobody else
     return row?.pid
   }
   let pid: number | undefined
-  // The first call opens the line, and goes the usual way.
+  // The first call opens the connection for inserts ahead of the commit, and itself uses another one.
   for (; pid === undefined; pid = await backendOf()) assert.equal(await call(), 'ok')
   while (
     (await database.query(`select from pg_stat_activity where pid = $1 and query like '%set role%'`, [pid])).length

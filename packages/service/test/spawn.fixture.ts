@@ -5,6 +5,8 @@ import { text } from 'node:stream/consumers'
 export const bin = join(import.meta.dirname, '../../gantry/bin/gantry.mjs')
 /** The Node that runs the tests: 24 or newer. */
 export const node = process.execPath
+/** A service of a test ends before optimised WebAssembly pays; compiling it is a third of the cost of a start. */
+export const briefFlags = ['--liftoff-only'] as const
 
 export interface Ended {
   readonly code: number | null
@@ -19,22 +21,25 @@ export interface SpawnOptions {
   readonly input?: string
   readonly environment?: NodeJS.ProcessEnv
   readonly program?: string
-  /** Told as soon as the process runs. */
+  /** Called when the process has started. */
   readonly onStart?: (child: ChildProcess) => void
 }
 
-/** The environment without what the test runner or the machine may have set for us. */
+/**
+ * The environment without variables that the test runner or the machine may have set. Node's compile cache stays:
+ * stripping the types of all modules again takes longer than most commands.
+ */
 export function cleanEnvironment({ cache, environment }: SpawnOptions): NodeJS.ProcessEnv {
-  const inherited = Object.entries(process.env).filter(([name]) => !/^(?:GANTRY_|NODE_)/.test(name))
+  const inherited = Object.entries(process.env).filter(([name]) => !/^(?:GANTRY_|NODE_(?!COMPILE_CACHE$))/.test(name))
   return { ...Object.fromEntries(inherited), XDG_CACHE_HOME: cache, ...environment }
 }
 
-/** Runs the real command to its end. */
+/** Runs the `gantry` command to its end. */
 export function gantry(args: readonly string[], options: SpawnOptions): Promise<Ended> {
   return run(options.program ?? node, [bin, ...args], options)
 }
 
-/** Runs a line of bash to its end; `gantry` in it is the real command, and a pipe fails when a part of it does. */
+/** Runs a bash command line with `gantry` as a function, and with pipefail. */
 export function shell(line: string, options: SpawnOptions): Promise<Ended> {
   const script = `set -o pipefail; node=$1 bin=$2; gantry() { "$node" "$bin" "$@"; }; ${line}`
   return run('bash', ['-c', script, 'bash', node, bin], options)

@@ -1,18 +1,19 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Identity, ToolError } from '@gantry/contract'
-import { defineTool } from '@gantry/core'
 import { builtinTools } from '@gantry/tools'
 import { pgliteDatabase } from './databases.fixture.ts'
 import { openLimitedSite } from './limits.fixture.ts'
+import { sampleTool } from './sample-tool.fixture.ts'
 
-const large = defineTool({
-  ...{ namespace: 't', name: 'large', version: '1.0.0', description: 'Gives what it is given, in capitals.' },
-  ...{ inputSchema: { type: 'object' }, effect: 'read' },
+const large = sampleTool({
+  namespace: 't',
+  name: 'large',
+  description: 'Gives what it is given, in capitals.',
   run: ({ count }) => 'X'.repeat(Number(count)),
 })
 
-test('large arguments, large results and files of tools all count for the quota, which follows the configuration', async (t) => {
+test('large arguments, large results and files count against the storage quota, which a reload can lift', async (t) => {
   const database = (await pgliteDatabase(t)).asService()
   const tenants = { acme: { stored: { bytes: 160_000 }, principals: { '*': { stored: { bytes: 160_000 } } } } }
   const site = await openLimitedSite(t, { database, tenants, tools: [large, ...builtinTools()] })
@@ -43,7 +44,7 @@ test('large arguments, large results and files of tools all count for the quota,
   assert.match(text, /^gantry_storage_refused_total\{scope="tenant"\} 3$/m)
 })
 
-test('a large files:put counts its content once, one that was refused counts nothing, and so does a repeat', async (t) => {
+test('the storage quota counts the content of files:put once, and nothing for rejected calls and repeats', async (t) => {
   const database = (await pgliteDatabase(t)).asService()
   const tenants = { acme: { stored: { bytes: 500_000 }, principals: { '*': { stored: { bytes: 500_000 } } } } }
   const site = await openLimitedSite(t, { database, tenants, tools: [large, ...builtinTools()] })
@@ -65,7 +66,7 @@ test('a large files:put counts its content once, one that was refused counts not
   assert.deepEqual(await usage(), { bytes: 200_000, files: 1 }, 'the file, and not its arguments')
   assert.equal((await put('x', 200_000)).code, 'ok')
   assert.deepEqual(await usage(), { bytes: 200_000, files: 2 }, 'the same content once')
-  assert.equal((await put('y', 200_000)).code, 'LIMIT_EXCEEDED', 'no room for arguments and the file at a time')
+  assert.equal((await put('y', 200_000)).code, 'LIMIT_EXCEEDED', 'the quota does not hold arguments and file together')
   assert.deepEqual(await usage(), { bytes: 200_000, files: 2 }, 'what was refused')
   await assert.rejects(site.service.replay(first.callId, ann, never), { code: 'INPUT_INVALID' })
 

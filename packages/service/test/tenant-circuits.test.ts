@@ -3,22 +3,21 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { type Identity, type Result, ToolError } from '@gantry/contract'
-import { type Backend, defineTool } from '@gantry/core'
+import type { Backend } from '@gantry/core'
 import { builtinTools } from '@gantry/tools'
-import { unauthenticated } from '../src/http/authentication/authenticator.ts'
-import { createHttpServer } from '../src/http/server.ts'
 import { postgresDatabase } from './databases.fixture.ts'
-import { openServiceSite } from './service-site.fixture.ts'
+import { sampleTool } from './sample-tool.fixture.ts'
+import { openServiceSite, servePeople } from './service-site.fixture.ts'
 
 const people: { readonly [key: string]: Identity } = {
   ada: { principal: 'ada', tenant: 'acme', permissions: ['*'] },
   gus: { principal: 'gus', tenant: 'globex', permissions: ['shell:*', 'http:*', 'test:*', 'gantry:operate'] },
 }
-/** No server of this machine listens on the first port. */
+/** Nothing listens on port 1. */
 const dead = 'http://127.0.0.1:1'
 const breaker = { minCalls: 2, openMs: 60_000, maxOpenMs: 60_000 }
 
-/** The origin of a server that answers. */
+/** The origin of a server that responds. */
 async function listening(t: TestContext): Promise<string> {
   const server = createServer((_request, response) => response.end('here'))
   t.after(() => server.close())
@@ -28,7 +27,7 @@ async function listening(t: TestContext): Promise<string> {
 
 type Ask = (body: object, headers?: object) => Promise<{ readonly result: Result; readonly retryAfter: string | null }>
 
-/** A service with its HTTP API, its built-in tools and a tool at a backend that can be taken down. */
+/** A service with HTTP API, built-in tools, and a tool whose backend can be taken down. */
 async function openSite(t: TestContext) {
   const alive = await listening(t)
   const remote = { down: true, calls: 0 }
@@ -41,9 +40,9 @@ async function openSite(t: TestContext) {
       return 'up'
     },
   }
-  const far = defineTool({
-    ...{ namespace: 'test', name: 'far', description: 'Far.', effect: 'read' },
-    inputSchema: { type: 'object' },
+  const far = sampleTool({
+    name: 'far',
+    description: 'Far.',
     backends: [{ kind: 'remote', name: 'far' }],
   })
   const site = await openServiceSite(t, async () => (await postgresDatabase(t)).database, {
@@ -52,15 +51,7 @@ async function openSite(t: TestContext) {
     egress: { allow: [dead, alive].map((origin) => ({ origin, private: true as const })) },
     safeguards: { breaker },
   })
-  const server = await createHttpServer({
-    service: site.service,
-    log: { debug: () => undefined, info: () => undefined, error: () => undefined },
-    async authenticate({ headers }) {
-      const identity = people[String(headers.authorization)]
-      if (identity === undefined) throw unauthenticated()
-      return { identity }
-    },
-  })
+  const server = await servePeople(site.service, people)
   t.after(() => server.close({ graceMs: 1_000 }))
   const ask = async (who: string, method: string, path: string, body?: object, headers: object = {}) =>
     fetch(`${server.url}${path}`, {
@@ -83,7 +74,7 @@ const codeOf = async (asked: ReturnType<Ask>): Promise<string> => {
   return error?.code ?? status
 }
 
-test('a tenant that hammers programs that time out, or a dead origin, closes the tools for no other', async (t) => {
+test('failures of one tenant, by timeouts or an unreachable origin, open no circuit for another tenant', async (t) => {
   const { alive, ada, gus, remote } = await openSite(t)
   for (let call = 0; call < 3; call++) {
     const hang = ada({ tool: 'shell:run', args: { argv: ['sleep', '20'] }, timeoutMs: 300 })
@@ -101,7 +92,7 @@ test('a tenant that hammers programs that time out, or a dead origin, closes the
   assert.equal(await codeOf(gus({ tool: 'test:far', args: { well: true } })), 'ok')
 })
 
-test('an open circuit is an answer at once, with when to try again, and leaves the key free', async (t) => {
+test('an open circuit fails a call with Retry-After, and its idempotency key can be used again', async (t) => {
   const { site, ada, ask, remote } = await openSite(t)
   for (let call = 0; call < 2; call++) assert.equal(await codeOf(ada({ tool: 'test:far' })), 'BACKEND_UNAVAILABLE')
   const { result, retryAfter } = await ada({ tool: 'test:far' }, { 'idempotency-key': 'k' })
@@ -128,7 +119,7 @@ test('an open circuit is an answer at once, with when to try again, and leaves t
   assert.equal(repeat.result.callId, again.result.callId)
 })
 
-test('a call that chose to wait is released until its circuit closes, and one whose deadline or timeout is sooner fails', async (t) => {
+test('onCircuitOpen wait delays a call while its circuit is open, and fails it if its deadline or timeout is sooner', async (t) => {
   const { site, ada, ask, remote } = await openSite(t)
   for (let call = 0; call < 2; call++) assert.equal(await codeOf(ada({ tool: 'test:far' })), 'BACKEND_UNAVAILABLE')
   const soon = new Date(Date.now() + 10_000).toISOString()

@@ -2,31 +2,24 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type { ArtifactRef, Identity, Result } from '@gantry/contract'
 import { defineTool } from '@gantry/core'
-import { unauthenticated } from '../src/http/authentication/authenticator.ts'
 import type { Route } from '../src/http/route.ts'
 import { allRoutes } from '../src/http/routes.ts'
-import { createHttpServer } from '../src/http/server.ts'
 import type { Database } from '../src/storage/databases/database.ts'
 import { asked, ledgerOf, stateOf } from './approvals.fixture.ts'
-import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'
-import { openServiceSite } from './service-site.fixture.ts'
+import { databaseEngines } from './databases.fixture.ts'
+import { openServiceSite, servePeople } from './service-site.fixture.ts'
 
-const engines: { readonly [name: string]: (t: TestContext) => Promise<Database> } = {
-  PGlite: pgliteDatabase,
-  PostgreSQL: async (t) => (await postgresDatabase(t)).database,
-}
-
-/** Whatever a tenant may give away within itself. */
+/** Every permission that a tenant can grant within itself. */
 const operating = ['gantry:operate', 'gantry:approve', 'gantry:audit', 'gantry:keys', 'gantry:policy', 't:*']
 const people: { readonly [key: string]: Identity } = {
   ada: { principal: 'ada', tenant: 'acme', permissions: operating },
   ann: { principal: 'ann', tenant: 'acme', permissions: operating },
-  // Of the same name as her victim, so that only the tenant tells them apart.
+  // The same principal name in another tenant: only the tenant distinguishes them.
   eve: { principal: 'ada', tenant: 'umbrella', permissions: operating },
 }
 const marker = 'only-for-acme'
 
-/** One who asks over HTTP. */
+/** Sends HTTP requests as one person. */
 type Ask = (method: string, path: string, body?: unknown, headers?: object) => Promise<{ status: number; text: string }>
 
 async function openSite(t: TestContext, open: (t: TestContext) => Promise<Database>) {
@@ -43,7 +36,8 @@ async function openSite(t: TestContext, open: (t: TestContext) => Promise<Databa
     ...ledgerOf().tools,
     defineTool({ ...tool, name: 'long', run: () => ({ text: marker.repeat(2_000) }) }),
     defineTool({
-      ...{ ...tool, name: 'slow' },
+      ...tool,
+      name: 'slow',
       async run(_args, { log }) {
         log(marker)
         await gate.promise
@@ -52,15 +46,7 @@ async function openSite(t: TestContext, open: (t: TestContext) => Promise<Databa
     }),
   ]
   const site = await openServiceSite(t, open, { tools }, { inlineBytes: 4_096 })
-  const server = await createHttpServer({
-    service: site.service,
-    log: { debug: () => undefined, info: () => undefined, error: () => undefined },
-    async authenticate({ headers }) {
-      const identity = people[String(headers.authorization)]
-      if (identity === undefined) throw unauthenticated()
-      return { identity }
-    },
-  })
+  const server = await servePeople(site.service, people)
   t.after(async () => {
     gate.resolve()
     await server.close({ graceMs: 1_000 })
@@ -79,22 +65,22 @@ async function openSite(t: TestContext, open: (t: TestContext) => Promise<Databa
   return { site, as }
 }
 
-/** A body that the route takes. */
+/** A valid body for the route. */
 function bodyFor({ path }: Route): unknown {
   return path === '/v1/approvals/:id' ? { decision: 'approve' } : {}
 }
 
-/** What came of a request, without what is of this request alone. */
+/** The response with the requested id replaced. */
 function shape({ status, text }: { status: number; text: string }, id: string): string {
   return `${status} ${text.replaceAll(id, ':id')}`
 }
 
-/** Routes that ask for one thing of a tenant; tools belong to all of them, and policies to none. */
+/** Routes with the id of something that belongs to a tenant; tools belong to no tenant. */
 const ofOne = allRoutes().filter(({ path }) => path.includes(':id') && !path.startsWith('/v1/tools'))
 const lists = allRoutes().filter(({ path, method }) => method === 'GET' && !path.includes(':id'))
 
-for (const [engine, open] of Object.entries(engines)) {
-  test(`${engine}: what a tenant has is not there for another, by whatever route it asks`, async (t) => {
+for (const [engine, open] of Object.entries(databaseEngines)) {
+  test(`${engine}: no route gives a tenant access to what belongs to another`, async (t) => {
     const { site, as } = await openSite(t, open)
     const [ada, ann, eve] = [as('ada'), as('ann'), as('eve')]
     const made = async (ask: Ask, tool: string, headers: object = {}) =>
@@ -114,12 +100,16 @@ for (const [engine, open] of Object.entries(engines)) {
       [long.callId, marker],
     )
     const ids = {
-      ...{ calls: long.callId, running: slow.callId, artifacts: artifact?.id, approvals: question.id },
-      ...{ 'dead-letters': 'letter-1', keys: key.id },
+      calls: long.callId,
+      running: slow.callId,
+      artifacts: artifact?.id,
+      approvals: question.id,
+      'dead-letters': 'letter-1',
+      keys: key.id,
     }
     for (const [what, id] of Object.entries(ids)) assert.equal(typeof id, 'string', what)
 
-    await t.test('by id, it is answered as what never was, and nothing comes of it', async () => {
+    await t.test('every route with an id responds as for an unknown id, and changes nothing', async () => {
       for (const route of ofOne) {
         const kind = /^\/v1\/([a-z-]+)/.exec(route.path)?.[1] ?? ''
         const own = kind === 'calls' ? [ids.calls, ids.running] : [ids[kind as keyof typeof ids]]
@@ -133,7 +123,7 @@ for (const [engine, open] of Object.entries(engines)) {
           assert.equal(answer, await ask(never), `${route.method} ${route.path}`)
         }
       }
-      // Whose they are finds them as they were.
+      // The owner finds everything unchanged.
       for (const [kind, id] of Object.entries(ids)) {
         const path = kind === 'running' ? 'calls' : kind
         if (path === 'keys') continue
@@ -145,7 +135,7 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.equal((await site.service.approvals.get(question.id, people.ann as Identity)).state, 'open')
     })
 
-    await t.test('no list, export or page shows any of it', async () => {
+    await t.test('no list, export or page shows anything of the other tenant', async () => {
       let shown = 0
       for (const { path } of lists) {
         const { text } = await eve('GET', path)
@@ -158,7 +148,7 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.ok(shown >= 5, `its owner sees something of it in ${shown} lists`)
     })
 
-    await t.test('the same key of another tenant, or of another principal, is another call', async () => {
+    await t.test('the same idempotency key of another tenant or principal starts a separate call', async () => {
       const again = await made(ada, 't:long', { 'idempotency-key': 'same' })
       assert.equal(again.callId, long.callId)
       for (const other of [eve, ann]) {

@@ -3,7 +3,6 @@ import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { request } from 'node:https'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { setTimeout as pause } from 'node:timers/promises'
 import type { TLSSocket } from 'node:tls'
 import { Producer } from '@platformatic/kafka'
 import { Redis } from 'ioredis'
@@ -12,11 +11,11 @@ import { startKafka } from '../../../scripts/engines/kafka.ts'
 import { startPostgres } from '../../../scripts/engines/postgres.ts'
 import { startRedis } from '../../../scripts/engines/redis.ts'
 import { startS3 } from '../../../scripts/engines/s3.ts'
-import { type ServeProcess, serviceFolder, startServe } from './serve.fixture.ts'
+import { type ServeProcess, serviceFolder, startServe, until } from './serve.fixture.ts'
 
 type Kept = { stop(): Promise<void> }
 
-/** Engines that all speak TLS with certificates of one authority, whose certificates are for 127.0.0.1. */
+/** PostgreSQL, Redis, S3 and Kafka with TLS certificates of one authority for 127.0.0.1. */
 async function engines(t: TestContext) {
   const authority = makeAuthority()
   t.after(() => authority.remove())
@@ -47,7 +46,7 @@ interface Answered {
   readonly value: any
 }
 
-/** One request over TLS with the key of the folder. */
+/** Sends a request over TLS with the key of the folder. */
 async function ask(service: ServeProcess, folder: string, ca: string, path: string, body?: object): Promise<Answered> {
   const url = new URL(path, await service.ready)
   const key = readFileSync(join(folder, '.gantry', 'key'), 'utf8').trim()
@@ -75,7 +74,7 @@ const tool = `
   export default {
     tools: [made('plain', () => ({ ok: true })), made('long', () => ({ text: 'kept in S3 '.repeat(50_000) }))],`
 
-test('a service speaks TLS with everybody: callers, database, brokers and file store', async (t) => {
+test('a service uses TLS with callers, database, brokers and artifact store', async (t) => {
   const { authority, postgres, redis, s3, kafka } = await engines(t)
   const folder = serviceFolder(t)
   const files = { certFile: join(folder, 'api.pem'), keyFile: join(folder, 'api.key') }
@@ -96,15 +95,20 @@ test('a service speaks TLS with everybody: callers, database, brokers and file s
     kafkaBrokers: [kafka.secure],
     kafka: { caFile: ca, identity },
     s3: {
-      ...{ endpoint: s3.endpoint, bucket: s3.bucket, region: s3.region, forcePathStyle: true, caFile: ca },
-      ...{ accessKeyId: s3.accessKeyId, secretAccessKey: s3.secretAccessKey },
+      endpoint: s3.endpoint,
+      bucket: s3.bucket,
+      region: s3.region,
+      forcePathStyle: true,
+      caFile: ca,
+      accessKeyId: s3.accessKeyId,
+      secretAccessKey: s3.secretAccessKey,
     },
   })
   const config = (ca: string): void =>
     writeFileSync(join(folder, 'gantry.config.ts'), `${tool}\n...${JSON.stringify(settings(ca))} }`)
 
-  await t.test('with an authority that knows none of them it does not start', async () => {
-    const other = makeAuthority('Somebody else')
+  await t.test('the service does not start when its configured authority did not sign the certificates', async () => {
+    const other = makeAuthority('Another authority')
     t.after(() => other.remove())
     config(other.caFile)
     const service = startServe(t, folder)
@@ -116,7 +120,7 @@ test('a service speaks TLS with everybody: callers, database, brokers and file s
   const service = startServe(t, folder)
   const get = (path: string): Promise<Answered> => ask(service, folder, authority.ca, path)
 
-  await t.test('a call over HTTPS runs, and its file goes to S3 and comes back', async () => {
+  await t.test('a call over HTTPS runs, and its artifact is stored in S3', async () => {
     assert.match(await service.ready, /^https:/)
     const call = { tool: 't:long', args: {}, waitMs: 20_000 }
     const { status, value } = await ask(service, folder, authority.ca, '/v1/calls', call)
@@ -136,17 +140,16 @@ test('a service speaks TLS with everybody: callers, database, brokers and file s
     const message = (from: string) => JSON.stringify({ tool: 't:plain', args: { from } })
     await client.xadd('sg:stream:tools', '*', 'data', message('redis'))
     await sender.send({ messages: [{ topic: 'somastack.tools', value: Buffer.from(message('kafka')) }] as never })
-    for (;;) {
+    await until(own, async () => {
       const { value } = await get('/v1/calls?tool=t:plain')
-      if (value.items.filter(({ state }: { state: string }) => state === 'ok').length === 2) break
-      await pause(100)
-    }
+      return value.items.filter(({ state }: { state: string }) => state === 'ok').length === 2
+    })
   })
 
-  await t.test('its own certificate is replaced while it runs', async () => {
+  await t.test('the service reloads its own certificate while it runs', async (own) => {
     const before = (await get('/healthz')).serial
     place()
-    while ((await get('/healthz')).serial === before) await pause(200)
+    await until(own, async () => (await get('/healthz')).serial !== before)
     assert.equal(await service.stop(), 0)
   })
 })

@@ -7,7 +7,12 @@ import { openServiceSite, operator } from './service-site.fixture.ts'
 const open = { type: 'object' } as const
 const tool = (name: string, run: Parameters<typeof defineTool>[0]['run'], rest: object = {}) =>
   defineTool({
-    ...{ namespace: 'my', name, description: 'Does something.', inputSchema: open, effect: 'once', ...rest },
+    namespace: 'my',
+    name,
+    description: 'Does something.',
+    inputSchema: open,
+    effect: 'once',
+    ...rest,
     ...(run === undefined ? {} : { run }),
   })
 
@@ -25,7 +30,7 @@ const tools = [
   }),
 ]
 
-test('in the service a tool calls tools as its caller, on the audit record below its own call', async (t) => {
+test('a tool calls tools with its caller’s identity, and the audit log has these calls below its own', async (t) => {
   const site = await openServiceSite(t, pgliteDatabase, { tools })
   const { callId, outcome } = await site.call('my:outer', {})
   assert.deepEqual([outcome.status, outcome.output], ['ok', { one: `${callId}.1`, output: 3 }])
@@ -43,7 +48,7 @@ test('in the service a tool calls tools as its caller, on the audit record below
   assert.deepEqual([denied.outcome.status, denied.outcome.output], ['ok', { one: `${denied.callId}.1`, output: null }])
 })
 
-test('a call that a person must approve is refused inside a tool, and nobody is asked', async (t) => {
+test('a call from inside a tool that needs approval fails, and creates no approval', async (t) => {
   const site = await openServiceSite(t, pgliteDatabase, { tools })
   const { outcome } = await site.call('my:asking', {})
   assert.deepEqual([outcome.status, outcome.output], ['ok', { code: 'APPROVAL_REQUIRED', details: null }])

@@ -3,8 +3,7 @@ import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { eventually } from './broker-site.fixture.ts'
-import { pgliteFolder } from './databases.fixture.ts'
-import { type ServeProcess, serviceFolder, startServe } from './serve.fixture.ts'
+import { migratedFolder, type ServeProcess, startServe } from './serve.fixture.ts'
 import { gantry } from './spawn.fixture.ts'
 
 const greet = (word: string): string => `
@@ -26,9 +25,9 @@ inputSchema:
 const square = 'import json, sys\nn = json.load(sys.stdin)["n"]\nprint(json.dumps({"square": n * n}))\n'
 const shadow = greet('stolen').replace("'mine'", "'code'").replace("'greet'", "'run'")
 
-/** A folder with a configuration and tools, beside a database that is ready. */
+/** A folder with a configuration, tools and a migrated database. */
 async function openFolder(t: TestContext): Promise<{ folder: string; put: (name: string, text: string) => void }> {
-  const folder = serviceFolder(t, join(await pgliteFolder(t), 'db'))
+  const folder = await migratedFolder(t)
   mkdirSync(join(folder, 'tools'), { mode: 0o755 })
   const put = (name: string, text: string): void => writeFileSync(join(folder, 'tools', name), text, { mode: 0o644 })
   put('greet.ts', greet('hello'))
@@ -45,7 +44,7 @@ async function openFolder(t: TestContext): Promise<{ folder: string; put: (name:
 const call = async (serve: ServeProcess, tool: string, args: object = {}): Promise<unknown> =>
   (await serve.post('/v1/calls', { tool, args, waitMs: 20_000 })).value.output
 
-test('tools of a folder are there in commands, which say what was refused and why', async (t) => {
+test('commands load the tools of the folder, and report rejected files with the reason', async (t) => {
   const { folder } = await openFolder(t)
   const options = { folder, cache: join(folder, '.cache') }
   const ran = await gantry(['run', 'mine:square', '{"n":7}', '--json', '--local'], options)
@@ -64,10 +63,10 @@ test('tools of a folder are there in commands, which say what was refused and wh
   chmodSync(join(folder, 'tools'), 0o777)
   const open = await gantry(['run', 'mine:greet', '{}', '--json', '--local'], options)
   assert.equal(open.code, 2)
-  assert.match(open.out + open.err, /can be written by everybody/)
+  assert.match(open.out + open.err, /is world-writable/)
 })
 
-test('a service follows its folder of tools: what changed is served, and what is broken is reported and stays as it was', async (t) => {
+test('a service watches its tools folder: it serves changes, and keeps the last version of a file that became invalid', async (t) => {
   const { folder, put } = await openFolder(t)
   const serve = startServe(t, folder)
   await serve.ready

@@ -13,8 +13,8 @@ import { startCollector } from './collector.fixture.ts'
 import { canary, place, startTraced } from './tracing.fixture.ts'
 
 /**
- * Notes every module of OpenTelemetry that a process loads; answers what to start it with, and what it loaded. But for
- * `api`, which does nothing by itself, and which the library for metrics brings along.
+ * The environment for a process that records each OpenTelemetry module it loads, and the recorded list. `api` is left
+ * out: it does nothing by itself, and the metrics library depends on it.
  */
 function watchLoading(t: TestContext): { readonly environment: NodeJS.ProcessEnv; loaded(): string } {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-loading-'))
@@ -34,7 +34,7 @@ function watchLoading(t: TestContext): { readonly environment: NodeJS.ProcessEnv
   }
 }
 
-/** A port that nobody had a moment ago. */
+/** A port that was free when asked. */
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -44,7 +44,7 @@ async function freePort(): Promise<number> {
   return port
 }
 
-test('without a collector nothing of OpenTelemetry is loaded, and a trace is still handed on', async (t) => {
+test('without a collector no OpenTelemetry module is loaded, and the trace context is still propagated', async (t) => {
   const { environment, loaded } = watchLoading(t)
   const service = await startTraced(t, undefined, environment)
   const { traceparent } = place()
@@ -54,7 +54,7 @@ test('without a collector nothing of OpenTelemetry is loaded, and a trace is sti
   assert.equal(loaded(), '')
 })
 
-test('a collector that says nothing does not keep a service from stopping, and the environment can name it', async (t) => {
+test('a collector that never responds does not keep the service from stopping; the environment can configure it', async (t) => {
   const collector = await startCollector(t)
   collector.mode = 'silent'
   const { environment, loaded } = watchLoading(t)
@@ -65,7 +65,7 @@ test('a collector that says nothing does not keep a service from stopping, and t
   assert.match(loaded(), /opentelemetry\/sdk-trace/, 'what is loaded is seen')
 })
 
-test('the caller decides whether his trace is kept, the share is for those that begin here, and headers are secrets', async (t) => {
+test('the caller’s sampling decision overrides the rate, and collector headers may be secrets', async (t) => {
   const collector = await startCollector(t)
   const headers = { 'x-key': 'secret:TOKEN', 'x-plain': 'plain' }
   const service = await startTraced(t, { endpoint: `${collector.url}/v1/traces`, sample: 0, headers })
@@ -78,12 +78,16 @@ test('the caller decides whether his trace is kept, the share is for those that 
   await collector.trace(kept.traceId, ['gantry.submit', 'gantry.task', 'gantry.call', 'sandbox'])
   assert.equal(await service.stop(), 0)
   assert.deepEqual([...new Set(collector.spans.map(({ traceId }) => traceId))], [kept.traceId])
-  assert.match(unkept.place, new RegExp(`^00-${left.traceId}-[0-9a-f]{16}-00$`), 'who works for it knows that as well')
+  assert.match(
+    unkept.place,
+    new RegExp(`^00-${left.traceId}-[0-9a-f]{16}-00$`),
+    'the program gets the unsampled context',
+  )
   assert.deepEqual([collector.headers[0]?.['x-key'], collector.headers[0]?.['x-plain']], [canary, 'plain'])
   assert.doesNotMatch(collector.bodies.join() + service.printed.err + service.printed.out, new RegExp(canary))
 })
 
-test('a collector that is away, silent or refuses costs no call anything and no outcome', async (t) => {
+test('a collector that does not respond or rejects spans fails no call and loses no outcome', async (t) => {
   const collector = await startCollector(t)
   collector.mode = 'silent'
   const port = await freePort()
@@ -91,7 +95,7 @@ test('a collector that is away, silent or refuses costs no call anything and no 
   const scrape = async (): Promise<string> => (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
   const run = async (): Promise<string> => (await service.call({ tool: 'test:echo', args: {} })).status
   const statuses = await Promise.all(Array.from({ length: 50 }, run))
-  await eventually(async () => (collector.headers.length > 0 ? true : undefined), 'a batch that nobody answers')
+  await eventually(async () => (collector.headers.length > 0 ? true : undefined), 'a batch without an answer')
   statuses.push(...(await Promise.all(Array.from({ length: 50 }, run))))
   assert.deepEqual(new Set(statuses), new Set(['ok']))
   collector.mode = 'refuses'
@@ -102,7 +106,7 @@ test('a collector that is away, silent or refuses costs no call anything and no 
   assert.match(await scrape(), /^gantry_database_connections\{state="open"\} 1$/m)
   if (hasProgram('promtool')) {
     const linted = spawnSync('promtool', ['check', 'metrics'], { input: await scrape(), encoding: 'utf8' })
-    assert.deepEqual([linted.status, linted.stderr], [0, ''], 'what a scraper gets is in order')
+    assert.deepEqual([linted.status, linted.stderr], [0, ''], 'the metrics pass promtool')
   }
   collector.mode = 'takes'
   const { traceId, traceparent } = place()
@@ -113,5 +117,5 @@ test('a collector that is away, silent or refuses costs no call anything and no 
   assert.ok(value.items.every((item: { state: string }) => item.state === 'ok'))
   assert.equal(await service.stop(), 0)
   assert.match(service.printed.err, /traces are lost/)
-  assert.doesNotMatch(service.printed.err, /canary in an answer/, 'what a collector answers stays with it')
+  assert.doesNotMatch(service.printed.err, /canary in an answer/, 'the response of the collector is not logged')
 })

@@ -3,10 +3,9 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { pathTo, type SentSpan } from './collector.fixture.ts'
-import { pgliteFolder } from './databases.fixture.ts'
-import { type Answer, type ServeProcess, serviceFolder, startServe } from './serve.fixture.ts'
+import { type Answer, migratedFolder, type ServeProcess, startServe } from './serve.fixture.ts'
 
-/** In the arguments, the results, the errors and the secrets of calls, and nowhere else. */
+/** Occurs in arguments, results, errors and secrets of calls, and must not occur in traces. */
 export const canary = 'canary-7f3a-hunter2'
 export const stages = [
   'lookup',
@@ -39,7 +38,7 @@ export default {
 }
 `
 
-/** A caller's place in a trace of his own. */
+/** The trace context of a caller. */
 export function place(sampled = true) {
   const [traceId, spanId] = [randomBytes(16).toString('hex'), randomBytes(8).toString('hex')]
   return { traceId, spanId, traceparent: `00-${traceId}-${spanId}-0${sampled ? 1 : 0}` }
@@ -50,13 +49,13 @@ export interface TracedService extends ServeProcess {
   call(body: object, headers?: { readonly [name: string]: string }): Promise<Answer['value']>
 }
 
-/** A `gantry serve` with three tools, of which one is a program in a sandbox, and with this key `tracing`. */
+/** A `gantry serve` with three tools, one of them in a sandbox, and with this `tracing` configuration. */
 export async function startTraced(
   t: TestContext,
   tracing: object | undefined,
   environment: NodeJS.ProcessEnv = {},
 ): Promise<TracedService> {
-  const folder = serviceFolder(t, join(await pgliteFolder(t), 'db'))
+  const folder = await migratedFolder(t)
   writeFileSync(join(folder, 'gantry.config.mjs'), config.replace('TRACING', JSON.stringify(tracing)))
   const service = startServe(t, folder, { environment: { CANARY: canary, GANTRY_LOG: 'info', ...environment } })
   return {
@@ -69,7 +68,7 @@ export async function startTraced(
   }
 }
 
-/** Where each of these stands, by the names of those above it. */
+/** The path of each named span: the names of its ancestors and its own. */
 export function pathsOf(spans: readonly SentSpan[], ...names: readonly string[]): string[] {
   return names.map((name) =>
     pathTo(

@@ -13,57 +13,46 @@ test('a traced service', async (t) => {
   const collector = await startCollector(t)
   const service = await startTraced(t, { endpoint: collector.url })
 
-  await t.test(
-    'a call over HTTP is one trace, from its caller through every stage to the sandbox and back',
-    async () => {
-      const { traceId, spanId, traceparent } = place()
-      const result = await service.call({ tool: 'test:boxed', args: { word: canary } }, { traceparent })
-      assert.equal(result.status, 'ok', JSON.stringify(result.error))
-      assert.deepEqual(result.output.got, { word: canary })
-      const spans = await collector.trace(traceId, ['gantry.submit', 'gantry.task', ...ofTask, ...ofCall, ...ofSandbox])
-      const submit = spans.find(({ name }) => name === 'gantry.submit')
-      assert.equal(submit?.parentSpanId, spanId)
-      const task = 'gantry.submit > gantry.task'
-      const call = `${task} > task.execute > gantry.call`
-      const paths = pathsOf(
-        spans,
-        'task.queue',
-        'task.consume',
-        'task.admit',
-        'task.record',
-        'task.reply',
-        'sandbox.run',
-      )
-      assert.deepEqual(paths, [
-        'gantry.submit > task.queue',
-        ...['consume', 'admit', 'record', 'reply'].map((stage) => `${task} > task.${stage}`),
-        `${call} > call.execute > call.attempt > sandbox > sandbox.run`,
-      ])
-      assert.deepEqual(
-        pathsOf(spans, ...stages.map((stage) => `call.${stage}`)),
-        stages.map((stage) => `${call} > call.${stage}`),
-      )
-      const sandbox = spans.find(({ name }) => name === 'sandbox')
-      assert.equal(result.output.place, `00-${traceId}-${sandbox?.spanId}-01`, 'the program knows its place')
-      for (const { name, from, to, code, resource } of spans) {
-        assert.ok(to >= from, `${name} ends after it began`)
-        assert.equal(code, undefined, name)
-        assert.equal(resource['service.name'], 'gantry')
-      }
-      assert.deepEqual(
-        [submit?.kind, submit?.facts['gantry.door'], submit?.facts['gantry.call_id']],
-        [2, 'http', result.callId],
-      )
-      assert.equal(sandbox?.facts['gantry.isolation'], 'wasm')
-      await eventually(async () => (service.printed.err.includes('call ended') ? true : undefined), 'a line in the log')
-      const line = service.printed.err.split('\n').find((text) => text.includes('call ended')) ?? ''
-      assert.deepEqual([JSON.parse(line).task_id, JSON.parse(line).trace_id], [result.callId, traceId])
-      assert.equal(JSON.parse(line).tenant, 'default')
-    },
-  )
+  await t.test('a call over HTTP is one trace from the caller’s span through every stage to the sandbox', async () => {
+    const { traceId, spanId, traceparent } = place()
+    const result = await service.call({ tool: 'test:boxed', args: { word: canary } }, { traceparent })
+    assert.equal(result.status, 'ok', JSON.stringify(result.error))
+    assert.deepEqual(result.output.got, { word: canary })
+    const spans = await collector.trace(traceId, ['gantry.submit', 'gantry.task', ...ofTask, ...ofCall, ...ofSandbox])
+    const submit = spans.find(({ name }) => name === 'gantry.submit')
+    assert.equal(submit?.parentSpanId, spanId)
+    const task = 'gantry.submit > gantry.task'
+    const call = `${task} > task.execute > gantry.call`
+    const paths = pathsOf(spans, 'task.queue', 'task.consume', 'task.admit', 'task.record', 'task.reply', 'sandbox.run')
+    assert.deepEqual(paths, [
+      'gantry.submit > task.queue',
+      ...['consume', 'admit', 'record', 'reply'].map((stage) => `${task} > task.${stage}`),
+      `${call} > call.execute > call.attempt > sandbox > sandbox.run`,
+    ])
+    assert.deepEqual(
+      pathsOf(spans, ...stages.map((stage) => `call.${stage}`)),
+      stages.map((stage) => `${call} > call.${stage}`),
+    )
+    const sandbox = spans.find(({ name }) => name === 'sandbox')
+    assert.equal(result.output.place, `00-${traceId}-${sandbox?.spanId}-01`, 'the program knows its place')
+    for (const { name, from, to, code, resource } of spans) {
+      assert.ok(to >= from, `${name} ends after it began`)
+      assert.equal(code, undefined, name)
+      assert.equal(resource['service.name'], 'gantry')
+    }
+    assert.deepEqual(
+      [submit?.kind, submit?.facts['gantry.door'], submit?.facts['gantry.call_id']],
+      [2, 'http', result.callId],
+    )
+    assert.equal(sandbox?.facts['gantry.isolation'], 'wasm')
+    await eventually(async () => (service.printed.err.includes('call ended') ? true : undefined), 'a line in the log')
+    const line = service.printed.err.split('\n').find((text) => text.includes('call ended')) ?? ''
+    assert.deepEqual([JSON.parse(line).task_id, JSON.parse(line).trace_id], [result.callId, traceId])
+    assert.equal(JSON.parse(line).tenant, 'default')
+  })
 
   await t.test(
-    'a chain, a failure and a refusal are told by ids and codes, never by arguments, results, words or secrets',
+    'spans of a chain, a failure and a rejection hold ids and codes, and no arguments, results, messages or secrets',
     async () => {
       const [chain, failing, refused] = [place(), place(), place()]
       const steps = [
@@ -108,7 +97,7 @@ test('a traced service', async (t) => {
     },
   )
 
-  await t.test('a hostile trace context is ignored, and nothing of it is kept or handed on', async () => {
+  await t.test('a malformed trace context is ignored, and neither stored nor propagated', async () => {
     const ids = `${'a'.repeat(32)}-${'b'.repeat(16)}`
     const hostile = [
       `ff-${ids}-01`,
@@ -134,7 +123,7 @@ test('a traced service', async (t) => {
   assert.doesNotMatch(collector.bodies.join(), new RegExp(`${canary}|No: |evil`), 'no argument, result, secret or word')
 })
 
-test('a message over Redis belongs to the trace that it names, and one without a name to one of its own', async (t) => {
+test('a message over Redis continues the trace that it names, and one with an invalid name starts a new trace', async (t) => {
   const { url } = await redis.server(t)
   const collector = await startCollector(t)
   const service = await startTraced(t, { endpoint: collector.url }, { REDIS_URL: url, GANTRY_TRANSPORT: 'redis' })

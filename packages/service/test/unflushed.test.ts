@@ -14,7 +14,7 @@ import { openServiceSite, operator } from './service-site.fixture.ts'
 const skip = !hasProgram('postgres') && 'PostgreSQL is not installed'
 const never = new AbortController().signal
 
-/** A server that writes nothing to its disk that nobody waits for, and that nobody else uses, so that it may crash. */
+/** A PostgreSQL server with a slow WAL writer, so that a crash loses commits that did not wait for a flush. */
 async function lazyServer(t: TestContext): Promise<{ server: PostgresServer; database: Database }> {
   const server = await startPostgres({ settings: { wal_writer_delay: '10s' } })
   const database = await openPostgres({ url: server.url })
@@ -31,7 +31,7 @@ async function crash(server: PostgresServer): Promise<void> {
   await server.restart()
 }
 
-/** What is asked right after a crash may meet a connection that is gone. */
+/** Retries: right after a crash a statement may use a closed connection. */
 async function again<T>(work: () => Promise<T>): Promise<T> {
   for (let left = 20; ; left -= 1) {
     try {
@@ -43,7 +43,9 @@ async function again<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-test('a crash takes calls that were not flushed, and none that was, by itself or by its end', { skip }, async (t) => {
+test('a crash of PostgreSQL loses calls that were not flushed, and none that were flushed or completed', {
+  skip,
+}, async (t) => {
   const { server, database } = await lazyServer(t)
   const store = sqlCallStore(database.asService())
   const unflushed = { unflushed: true }
@@ -70,13 +72,18 @@ test('a crash takes calls that were not flushed, and none that was, by itself or
   assert.equal(await again(() => store.flush('usual')), true)
 })
 
-test('a caller whose call the database lost is told so, and never that it is kept', { skip }, async (t) => {
+test('a waiter whose call the database lost gets SERVICE_UNAVAILABLE, and a stored call is never reported as lost', {
+  skip,
+}, async (t) => {
   const { server, database } = await lazyServer(t)
   let begun = Promise.withResolvers<void>()
   const slow = (effect: 'read' | 'keyed') =>
     defineTool({
-      ...{ namespace: 'test', name: effect, description: 'Takes its time.', effect },
-      ...{ inputSchema: { type: 'object' } },
+      namespace: 'test',
+      name: effect,
+      description: 'Takes its time.',
+      effect,
+      inputSchema: { type: 'object' },
       async run(_args, { signal }) {
         begun.resolve()
         await delay(60_000, undefined, { signal })
@@ -91,17 +98,17 @@ test('a caller whose call the database lost is told so, and never that it is kep
     await begun.promise
     const waiting = site.service.wait(callId, operator, 3_000, never)
     await crash(server)
-    const told = await waiting.then(
+    const answer = await waiting.then(
       () => 'kept',
       (error: { readonly code?: string; readonly retryable?: boolean }) => `${error.code} ${error.retryable}`,
     )
-    if (told !== 'kept') return told
+    if (answer !== 'kept') return answer
     assert.equal((await again(() => site.service.call(callId, operator))).callId, callId)
     await site.service.cancel(callId, operator)
-    return told
+    return answer
   }
-  let told = ''
-  for (let round = 0; round < 5 && told !== 'SERVICE_UNAVAILABLE true'; round += 1) told = await fate('read')
-  assert.equal(told, 'SERVICE_UNAVAILABLE true', 'no call was lost, so this test shows nothing')
+  let answer = ''
+  for (let round = 0; round < 5 && answer !== 'SERVICE_UNAVAILABLE true'; round += 1) answer = await fate('read')
+  assert.equal(answer, 'SERVICE_UNAVAILABLE true', 'no call was lost, so this test shows nothing')
   assert.equal(await fate('keyed'), 'kept')
 })

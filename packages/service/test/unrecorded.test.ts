@@ -2,22 +2,23 @@ import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { defineTool } from '@gantry/core'
 import type { Database } from '../src/storage/databases/database.ts'
 import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'
 import { breakSpool, failingDatabase } from './failing-store.fixture.ts'
+import { sampleTool } from './sample-tool.fixture.ts'
 import { openServiceSite, operator } from './service-site.fixture.ts'
 
 const never = new AbortController().signal
 
-/** A service whose calls of `test:act`, which may happen once only, end when the test says so. */
+/** A service whose tool `test:act` has effect `once` and returns when the test calls `end`. */
 async function openFailing(t: TestContext, open: (t: TestContext) => Promise<Database>) {
   const failing = failingDatabase(await open(t))
   const gate = Promise.withResolvers<void>()
   const acted: unknown[] = []
-  const act = defineTool({
-    ...{ namespace: 'test', name: 'act', description: 'Acts once.', effect: 'once' },
-    inputSchema: { type: 'object' },
+  const act = sampleTool({
+    name: 'act',
+    description: 'Acts once.',
+    effect: 'once',
     async run({ n }: { n?: unknown }) {
       acted.push(n)
       started()
@@ -38,7 +39,7 @@ async function openFailing(t: TestContext, open: (t: TestContext) => Promise<Dat
       heard()
     },
   )
-  /** Resolves once this many lines of the log say so. */
+  /** Resolves once this many log lines hold the text. */
   const logged = (text: string, times: number): Promise<void> =>
     new Promise((resolve) => {
       heard = () => {
@@ -70,12 +71,12 @@ const engines = {
 }
 
 for (const [what, open] of Object.entries(engines)) {
-  test(`${what} and a spool that fails: outcomes are held, work stops, and completed once calls end ok`, {
+  test(`${what} and a spool that fails: outcomes stay in memory, admission stops, and the calls end ok after recovery`, {
     timeout: 60_000,
   }, async (t) => {
     const site = await openFailing(t, open)
     const ids = await site.run(3)
-    const mend = breakSpool(site.data)
+    const repair = breakSpool(site.data)
     site.fail('all')
     site.end()
     await site.logged('outcome not recorded', 3)
@@ -94,7 +95,7 @@ for (const [what, open] of Object.entries(engines)) {
     assert.deepEqual((await site.service.health(stranger)).unrecorded, [])
     await assert.rejects(site.submit(9), { code: 'SERVICE_UNAVAILABLE' })
 
-    mend()
+    repair()
     site.fail('nothing')
     for (const id of ids) {
       const outcome = await site.service.wait(id, operator, 20_000, never)
@@ -109,7 +110,7 @@ for (const [what, open] of Object.entries(engines)) {
   })
 }
 
-test('an outcome that the database refuses and the spool takes is not held', { timeout: 60_000 }, async (t) => {
+test('an outcome that the database rejects and the spool stores is not unrecorded', { timeout: 60_000 }, async (t) => {
   const site = await openFailing(t, pgliteDatabase)
   const [id = ''] = await site.run(1)
   site.fail('all')
@@ -121,17 +122,17 @@ test('an outcome that the database refuses and the spool takes is not held', { t
   assert.equal((await site.service.wait(id, operator, 20_000, never))?.status, 'ok')
 })
 
-test('a service that stops while outcomes are held tries until the end of its grace and says which calls it lost', {
+test('a service that stops with unrecorded outcomes logs the calls whose outcome it loses', {
   timeout: 60_000,
 }, async (t) => {
   const site = await openFailing(t, pgliteDatabase)
   const ids = await site.run(2)
-  const mend = breakSpool(site.data)
+  const repair = breakSpool(site.data)
   site.fail('all')
   site.end()
   await site.logged('outcome not recorded', 2)
   await site.stop(200)
   const lost = site.lines.filter((line) => line.includes('outcome lost'))
   for (const id of ids) assert.ok(lost.some((line) => line.includes(id)))
-  mend()
+  repair()
 })

@@ -1,21 +1,16 @@
 import assert from 'node:assert/strict'
-import { type TestContext, test } from 'node:test'
+import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { builtinTools } from '@gantry/tools'
 import { fakeRuntime, printed } from '../../sandbox/src/runtimes/fake.fixture.ts'
-import type { Database } from '../src/storage/databases/database.ts'
-import { pgliteDatabase, postgresDatabase } from './databases.fixture.ts'
+import { databaseEngines } from './databases.fixture.ts'
 import { openServiceSite, operator } from './service-site.fixture.ts'
 
-const engines: { readonly [name: string]: (t: TestContext) => Promise<Database> } = {
-  PGlite: pgliteDatabase,
-  PostgreSQL: async (t) => (await postgresDatabase(t)).database,
-}
 const never = new AbortController().signal
 const args = { language: 'python', code: 'return 1', runtime: 'process' }
 
-for (const [engine, open] of Object.entries(engines)) {
-  test(`a call whose sandbox did not start in three tries is a dead letter that can be redriven, on ${engine}`, async (t) => {
+for (const [engine, open] of Object.entries(databaseEngines)) {
+  test(`a call whose sandbox fails to start three times becomes a dead letter that can be redriven, on ${engine}`, async (t) => {
     const machine = { broken: true }
     const runtime = fakeRuntime({
       kind: 'process',

@@ -1,21 +1,15 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { defineTool } from '@gantry/core'
 import { pgliteDatabase } from './databases.fixture.ts'
 import { failingDatabase } from './failing-store.fixture.ts'
-import { openServiceSite, operator } from './service-site.fixture.ts'
+import { echo, openServiceSite, operator } from './service-site.fixture.ts'
 
 const never = new AbortController().signal
 
-test('after upkeep failed on the embedded database, delayed calls and sleeping programs go on without a restart', {
+test('after a failed upkeep on the embedded database, delayed calls and sleeping programs run without a restart', {
   timeout: 60_000,
 }, async (t) => {
   const { database, fail, refused } = failingDatabase(await pgliteDatabase(t))
-  const echo = defineTool({
-    ...{ namespace: 'test', name: 'echo', description: 'Says nothing.', effect: 'read' },
-    inputSchema: { type: 'object' },
-    run: async () => ({}),
-  })
   const { service } = await openServiceSite(t, async () => database, { tools: [echo] })
   const code = 'await sleep(2_001); return 1'
   const program = await service.submit({ kind: 'call', tool: 'code:program', args: { code } }, operator)

@@ -11,7 +11,7 @@ after(() => gantry.close())
 
 const run = (tool: string, args: JsonObject) => gantry.run(tool, args)
 
-sandboxTest('code:run gives output, value, runtime and what was used and held', async () => {
+sandboxTest('code:run returns output, value, runtime, usage and enforced limits', async () => {
   const result = await run('code:run', { language: 'python', code: 'print(6*7)\nreturn [1]' })
   assert.deepEqual(result.output, { exitCode: 0, stdout: '42\n', stderr: '', value: [1] })
   assert.equal(result.status, 'ok')
@@ -27,13 +27,13 @@ sandboxTest('a non-zero exit code is part of the output, not a failure', async (
   assert.deepEqual(result.output, { exitCode: 3, stdout: 'out\n', stderr: 'err\n' })
 })
 
-sandboxTest('the wall limit is a timeout that still carries what was written', async () => {
+sandboxTest('the wall limit is a timeout whose result keeps the output so far', async () => {
   const result = await run('shell:run', { script: 'echo before; sleep 60', limits: { wallMs: 400 } })
   assert.deepEqual([result.status, result.error?.code, result.usage.hit], ['timeout', 'TIMEOUT', 'wallMs'])
   assert.equal((result.output as JsonObject).stdout, 'before\n')
 })
 
-sandboxTest('a limit that ended the program is LIMIT_EXCEEDED and names it', async () => {
+sandboxTest('a program ended by a limit is LIMIT_EXCEEDED with the name of the limit', async () => {
   const code = 'x = []\nwhile True: x.append(bytearray(1_000_000))'
   const result = await run('code:run', { language: 'python', code, limits: { memoryBytes: 64_000_000 } })
   assert.deepEqual(
@@ -42,7 +42,7 @@ sandboxTest('a limit that ended the program is LIMIT_EXCEEDED and names it', asy
   )
 })
 
-sandboxTest('files that were made or changed come out, those that were only read do not', async () => {
+sandboxTest('code:run returns created and changed files, not files that were only read', async () => {
   const result = await run('shell:run', {
     script: 'cat in.txt > out.txt; printf "\\377" > bin; echo more >> changed.txt',
     files: { 'in.txt': 'text', 'changed.txt': 'one\n', 'raw.bin': { base64: '/w==' } },
@@ -54,7 +54,7 @@ sandboxTest('files that were made or changed come out, those that were only read
   })
 })
 
-sandboxTest('arguments that no program can be made of are INPUT_INVALID at their path, and nothing runs', async () => {
+sandboxTest('invalid arguments are INPUT_INVALID with their path, and nothing runs', async () => {
   const paths = async (tool: string, args: JsonObject) => {
     const { error } = await run(tool, args)
     const issues = error?.details?.issues as readonly { readonly path: string }[] | undefined
@@ -73,7 +73,7 @@ sandboxTest('arguments that no program can be made of are INPUT_INVALID at their
 })
 
 sandboxTest(
-  'a runtime that is not there is refused with the reason and what to do, never replaced by a weaker one',
+  'an unavailable runtime is refused with the reason and the remedy, never replaced by a weaker one',
   async () => {
     for (const runtime of ['gvisor', 'unsafe_host']) {
       const { status, error, output } = await run('code:run', { language: 'bash', code: 'id', runtime })
@@ -82,7 +82,7 @@ sandboxTest(
   },
 )
 
-sandboxTest('unsafe_host runs only when the profile says so and the call names it', async () => {
+sandboxTest('unsafe_host runs only when the profile allows it and the call names it', async () => {
   const own = createExecutor({
     tools: builtinTools(),
     runtimes: { pool: false, profiles: { dev: { unsafeHost: true } } },
@@ -115,7 +115,7 @@ sandboxTest('output streams while the program runs', async () => {
   )
 })
 
-sandboxTest('a cancelled call kills the program, ends as cancelled and keeps what was written until then', async () => {
+sandboxTest('a cancelled call kills the program, and its result is cancelled with the output so far', async () => {
   const controller = new AbortController()
   const stop = gantry.on('call:reported', () => controller.abort())
   const running = gantry.run('shell:run', { script: 'echo before; sleep 60' }, { signal: controller.signal })
@@ -124,7 +124,7 @@ sandboxTest('a cancelled call kills the program, ends as cancelled and keeps wha
   assert.deepEqual([status, output], ['cancelled', { stdout: 'before\n', stderr: '' }])
 })
 
-sandboxTest('every example of the tools that run programs runs, and gives what it says', async () => {
+sandboxTest('every example of the tools that run programs returns its documented output', async () => {
   for (const { tool } of sandboxTools()) {
     for (const { args, output } of tool.examples ?? []) {
       assert.deepEqual((await run(`${tool.namespace}:${tool.name}`, args)).output, output, tool.name)

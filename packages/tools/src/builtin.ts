@@ -3,15 +3,14 @@ import type { DefinedTool } from '@gantry/core/internal/tools/tool'
 import { fileTools } from './files.ts'
 import { httpFetch } from './http-fetch.ts'
 import { knowledgeTools } from './knowledge.ts'
-import { codeSession, sandboxTools } from './sandbox.ts'
-import { type SandboxNetworkOptions, withSandboxNetwork } from './sandbox-network.ts'
+import { codeSession, type SandboxNetworkOptions, sandboxTools, withSandboxNetwork } from './sandbox.ts'
 import type { WebOptions } from './web/binding.ts'
 
-/** What of the tools that ship with Gantry can be chosen; all of it may be left out. */
+/** Options of the tools that ship with Gantry; all of them may be left out. */
 export interface BuiltinOptions {
-  /** How far `http:fetch` may go. */
+  /** Origins, methods and secrets of `http:fetch`. */
   readonly httpFetch?: WebOptions
-  /** What programs of callers may reach, and which secrets they may use. */
+  /** Origins and credentials of callers' programs. */
   readonly sandboxNetwork?: SandboxNetworkOptions
 }
 

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type DefinedTool, defineTool } from '@gantry/core/internal/tools/tool'
 
-/** Small tools for a first try: what `gantry` serves when there is no configuration. */
+/** Demo tools that `gantry` serves without a configuration. */
 export function demoTools(): DefinedTool[] {
   return [add, echo, countdown, sleep, fail]
 }
@@ -84,7 +84,7 @@ const sleep = defineTool({
 const fail = defineTool({
   namespace,
   name: 'fail',
-  // It fails because it is asked to.
+  // The tool fails on purpose.
   breaker: false,
   description: 'Fails with the message it is given.',
   effect: 'read',

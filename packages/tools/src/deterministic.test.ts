@@ -45,18 +45,62 @@ for (const runtime of ['wasm', 'process']) {
   }
 }
 
-test('a language that cannot be made deterministic is refused by name, and so is a time that there is not', async () => {
+const everySource = `
+const crypto = require('node:crypto')
+const os = require('node:os')
+const called = (work) => new Promise((resolve, reject) => work((error, value) => (error ? reject(error) : resolve(value))))
+const view = new Uint16Array(4)
+return [
+  crypto.randomInt(1e9), crypto.randomInt(5, 2 ** 47), await called((done) => crypto.randomInt(10, 1e9, done)),
+  Buffer.from(await called((done) => crypto.randomFill(Buffer.alloc(8), done))).toString('hex'),
+  (await called((done) => crypto.randomFill(Buffer.alloc(8), 2, 4, done))).toString('hex'),
+  crypto.randomFillSync(Buffer.alloc(8), 6).toString('hex'), crypto.randomFillSync(Buffer.alloc(8), 1, 2).toString('hex'),
+  Buffer.from(crypto.randomFillSync(new ArrayBuffer(8))).toString('hex'), [...crypto.randomFillSync(view, 1, 2)],
+  performance.timeOrigin, os.uptime(), new Intl.DateTimeFormat('en').format(),
+  new Intl.DateTimeFormat('en').formatToParts(), new Intl.DateTimeFormat('en').format(0), new Date().toLocaleString(),
+]`
+
+test('random integers, fills, the start time, the uptime and date formats are deterministic in process', {
+  skip: noBubblewrap,
+}, async () => {
+  const of = async (deterministic: JsonObject) => {
+    const { output, error } = await run({
+      language: 'javascript',
+      code: everySource,
+      runtime: 'process',
+      deterministic,
+    })
+    return (output?.value ?? assert.fail(JSON.stringify(error ?? output))) as readonly Json[]
+  }
+  const [first, again, other] = await Promise.all([of({ seed: 3 }), of({ seed: 3 }), of({ seed: 4 })])
+  assert.deepEqual(again, first)
+  for (let index = 0; index < 9; index++) assert.notDeepEqual(other[index], first[index], String(index))
+  assert.match(String(first[4]), /^0000[\da-f]{8}0000$/)
+  assert.match(String(first[5]), /^0{12}/)
+  assert.match(String(first[6]), /^00[\da-f]{4}0{10}$/)
+  assert.deepEqual([(first[8] as number[])[0], (first[8] as number[])[3]], [0, 0])
+  assert.deepEqual(first.slice(9, 12), [946_684_800_000, 0, '1/1/2000'])
+  assert.equal(first[13], '1/1/1970')
+})
+
+test('a language without determinism is refused by name, and so is an invalid time', async () => {
   const shell = await run({ language: 'bash', code: 'echo $RANDOM', deterministic: true })
   assert.equal(shell.error?.code, 'RUNTIME_UNAVAILABLE')
   assert.match(shell.error?.message ?? '', /A program in bash cannot be made deterministic here\. Use one of python/)
-  for (const now of ['yesterday', '+100000-01-01T00:00:00Z', 300_000_000_000_000]) {
+  for (const now of [
+    'yesterday',
+    '2026-01-01',
+    '2026-01-01T00:00:00',
+    '+100000-01-01T00:00:00Z',
+    300_000_000_000_000,
+  ]) {
     const { error } = await run({ language: 'python', code: 'return 1', deterministic: { now } })
     const [issue] = (error?.details?.issues ?? []) as { readonly path: string }[]
     assert.deepEqual([error?.code, issue?.path], ['INPUT_INVALID', '/deterministic/now'])
   }
 })
 
-test('a wrong deterministic is refused with the path of the member that is wrong', async () => {
+test('invalid `deterministic` options are refused with the failing path', async () => {
   const cases: readonly (readonly [Json, string])[] = [
     [{ seed: 'x' }, '/deterministic/seed'],
     [{ seed: -1 }, '/deterministic/seed'],

@@ -24,7 +24,7 @@ async function code(tool: string, args: JsonObject, identity = ada): Promise<str
   return (await gantry.run(tool, args, { identity })).error?.code
 }
 
-test('a file that was put is listed, described, read in parts and removed', async () => {
+test('a stored file is listed, described, read in ranges and removed', async () => {
   const { id, ...ref } = await ok('files:put', { name: 'dir/notes.txt', content: 'grün und blau' })
   assert.match(String(id), /^art_[0-9a-f]{32}$/)
   assert.deepEqual([ref.name, ref.mimeType, ref.bytes], ['notes.txt', 'text/plain', 14])
@@ -43,7 +43,7 @@ test('a file that was put is listed, described, read in parts and removed', asyn
   assert.equal(await code('files:get', { id: id ?? '' }), 'NOT_FOUND')
 })
 
-test('bytes go in and out as base64, and what is no base64 is refused', async () => {
+test('bytes are written and read as base64, and invalid base64 is refused', async () => {
   const { id, mimeType } = await ok('files:put', { name: 'x.png', base64: '/wD/' })
   assert.equal(mimeType, 'application/octet-stream', 'a name alone makes no picture')
   assert.equal((await ok('files:get', { id: id ?? '' })).base64, '/wD/')
@@ -66,7 +66,7 @@ test('another tenant sees nothing of a file, and another principal of the tenant
   assert.equal((await ok('files:get', { id: id ?? '' })).text, 'for acme')
 })
 
-test('a list goes on where the page before ended, and refuses a cursor that it did not give', async () => {
+test('a list continues after the previous page, and refuses a forged cursor', async () => {
   for (const n of [1, 2, 3]) await ok('files:put', { name: `page-${n}`, content: `${n}` })
   const names = (page: JsonObject): unknown => (page.items as { name: string }[]).map(({ name }) => name)
   const first = await ok('files:list', { prefix: 'page-', limit: 2 })
@@ -76,7 +76,7 @@ test('a list goes on where the page before ended, and refuses a cursor that it d
   assert.equal(await code('files:list', { cursor: 'made up' }), 'INPUT_INVALID')
 })
 
-test('memory takes so many files and bytes and no more, and what is removed makes room', async () => {
+test('the memory store limits files and bytes, and removal frees capacity', async () => {
   const artifacts = memoryArtifacts({ files: 2, bytes: 10 })
   const own = createExecutor({ tools: fileTools(), artifacts })
   const put = (content: string) => own.run('files:put', { name: 'a', content }, { identity: ada })

@@ -38,7 +38,9 @@ function folderOf(t: TestContext, files: { readonly [name: string]: string | obj
     return import(url)
   }
   return {
-    ...{ imported, write, path },
+    imported,
+    write,
+    path,
     async load(memory) {
       const { loaded, refused } = await loadToolsFolder(folder, { load, ...(memory === undefined ? {} : { memory }) })
       const reasons = Object.fromEntries(refused.map(({ file, reason }) => [file, reason]))
@@ -51,16 +53,16 @@ const programs = { 'fetcher.mjs': 'export const x = 1', 'lib.js': 'export const 
 const named = { ...good, program: 'fetcher.mjs', files: ['lib.js'] }
 
 for (const [what, manifest] of Object.entries({
-  'has a key that is not known': { ...named, descripton: 'typo' },
+  'has an unknown key': { ...named, descripton: 'typo' },
   'lists a file that is missing': { ...named, files: ['lib.js', 'gone.js'] },
-  'lists something that is no name': { ...named, files: ['lib.js', 7] },
+  'lists a file that is not a name': { ...named, files: ['lib.js', 7] },
   'names its program under a wrong key': { ...good, progam: 'fetcher.mjs', files: ['lib.js'] },
   'names its program as a path': { ...named, program: './fetcher.mjs', files: './lib.js' },
-  'names its program without its end': { ...named, program: 'fetcher', files: ['Lib.js'] },
+  'names its program without its extension': { ...named, program: 'fetcher', files: ['Lib.js'] },
   'names its program in a command': { ...good, run: ['node fetcher.mjs --with=lib.js'] },
   'is a list': [named],
 })) {
-  test(`a manifest that ${what} keeps its program and files out of this process, and no other module`, async (t) => {
+  test(`a manifest that ${what} prevents the import of its program and files, and of no other module`, async (t) => {
     const folder = folderOf(t, { ...programs, 'weather.tool.json': manifest, 'other.mjs': definition('other') })
     const { tools, reasons } = await folder.load()
     assert.deepEqual(folder.imported, ['other.mjs'])
@@ -69,10 +71,10 @@ for (const [what, manifest] of Object.entries({
   })
 }
 
-test('a file that a broken manifest may mean is reported as kept back, with the manifest to mend', async (t) => {
+test('a file that a broken manifest may describe is not imported and reported with the manifest to repair', async (t) => {
   const folder = folderOf(t, { ...programs, 'weather.tool.json': { ...good, progam: 'fetcher.mjs' } })
   const { reasons } = await folder.load()
-  assert.match(reasons['fetcher.mjs'] ?? '', /until weather\.tool\.json is mended/)
+  assert.match(reasons['fetcher.mjs'] ?? '', /until weather\.tool\.json is repaired/)
 })
 
 const unreadable: { readonly [what: string]: (folder: Folder) => void } = {
@@ -82,22 +84,22 @@ const unreadable: { readonly [what: string]: (folder: Folder) => void } = {
     write('weather.tool.json', { ...named, program: 'elsewhere.mjs', files: [] })
     chmodSync(path('weather.tool.json'), 0o666)
   },
-  'leads nowhere': ({ path }) => symlinkSync('nowhere', path('weather.tool.json')),
+  'is a dangling link': ({ path }) => symlinkSync('nowhere', path('weather.tool.json')),
 }
 
 for (const [what, spoil] of Object.entries(unreadable)) {
-  test(`as long as a manifest ${what}, nothing becomes a module that was none before`, async (t) => {
+  test(`while a manifest ${what}, no file is newly imported as a module`, async (t) => {
     const folder = folderOf(t, { ...programs, 'other.mjs': definition('other') })
     spoil(folder)
     const { tools, reasons } = await folder.load()
     assert.deepEqual([folder.imported, tools], [[], []])
     for (const name of ['fetcher.mjs', 'lib.js', 'other.mjs']) {
-      assert.match(reasons[name] ?? '', /until weather\.tool\.(?:json|yaml) is mended/, name)
+      assert.match(reasons[name] ?? '', /until weather\.tool\.(?:json|yaml) is repaired/, name)
     }
   })
 }
 
-test('on a reload a manifest that became broken keeps its program a program, and modules stay modules', async (t) => {
+test('after a reload with a broken manifest its program is still not imported, and known modules still are', async (t) => {
   const folder = folderOf(t, { ...programs, 'weather.tool.json': named, 'other.mjs': definition('other') })
   const memory: ToolsFolderMemory = new Map()
   const tools = ['mine:weather:1.0.0', 'mine:other:1.0.0']
@@ -115,7 +117,7 @@ test('on a reload a manifest that became broken keeps its program a program, and
   assert.deepEqual(await folder.load(memory), { tools: [...tools, 'mine:fresh:1.0.0'].sort(byOrder), reasons: {} })
 })
 
-test('a manifest that another lists as a file is a manifest all the same', async (t) => {
+test('a manifest that another manifest lists as a file is still loaded', async (t) => {
   const folder = folderOf(t, {
     ...programs,
     'a.tool.json': { ...good, files: ['b.tool.json'] },

@@ -34,7 +34,7 @@ const ids = ({ loaded }: ToolsFolder): unknown => loaded.flatMap(({ tools }) => 
 const reasons = ({ refused }: ToolsFolder): unknown =>
   Object.fromEntries(refused.map(({ file, reason, tool }) => [tool ?? file, reason]))
 
-test('modules give what they export, by any name and in lists, and other files are left alone', async (t) => {
+test('modules provide the tools that they export, by any name and in lists, and other files are ignored', async (t) => {
   const list = `${definition('two')}\nexport default [two]\nexport const other = 7`
   const folder = folderOf(t, { 'one.ts': definition('one'), 'two.mjs': list, 'README.md': '#', '.hidden.ts': 'nope(' })
   mkdirSync(join(folder, 'lib'))
@@ -47,7 +47,7 @@ test('modules give what they export, by any name and in lists, and other files a
   await gantry.close()
 })
 
-test('a file that is wrong is named with the reason and takes no other with it', async (t) => {
+test('an invalid file is refused with the reason and does not affect the others', async (t) => {
   const folder = folderOf(t, {
     'bad.ts': 'throw new Error("out of luck")',
     'empty.js': 'export const x = 1',
@@ -69,7 +69,7 @@ test('a file that is wrong is named with the reason and takes no other with it',
   assert.equal(Object.keys(why).length, 6)
 })
 
-test('built-in names, those of others, doubles and what the rules leave out are refused', async (t) => {
+test('built-in names, names of other sources, duplicates and names outside the rules are refused', async (t) => {
   const shadow = (namespace: string): string => definition('run').replace("'mine'", `'${namespace}'`)
   const folder = folderOf(t, {
     'a.ts': shadow('code'),
@@ -98,17 +98,17 @@ test('built-in names, those of others, doubles and what the rules leave out are 
   await assert.rejects(loadToolsFolder(folder, { allow: ['a:b:c:d'] }), { code: 'CONFIG_INVALID' })
 })
 
-test('a folder that others may write to is refused whole, and so is one that is not there', async (t) => {
+test('a folder that other users can write to is refused entirely, and so is a missing folder', async (t) => {
   const folder = folderOf(t, { 'one.ts': definition('one') })
   chmodSync(folder, 0o777)
-  await assert.rejects(loadToolsFolder(folder), { code: 'CONFIG_INVALID', message: /can be written by everybody/ })
+  await assert.rejects(loadToolsFolder(folder), { code: 'CONFIG_INVALID', message: /is world-writable/ })
   chmodSync(folder, 0o700)
   assert.deepEqual(ids(await loadToolsFolder(folder)), ['mine:one:1.0.0'])
   await assert.rejects(loadToolsFolder(join(folder, 'nowhere')), { code: 'CONFIG_INVALID' })
   await assert.rejects(loadToolsFolder(join(folder, 'one.ts')), { code: 'CONFIG_INVALID' })
 })
 
-test('files that others may write to, links that lead out, large files and odd names are refused', async (t) => {
+test('files that other users can write to, links out of the folder, large files and invalid names are refused', async (t) => {
   const elsewhere = folderOf(t, { 'out.ts': definition('out') })
   const folder = folderOf(t, {
     'in.ts': definition('inner'),
@@ -125,14 +125,14 @@ test('files that others may write to, links that lead out, large files and odd n
   const found = await loadToolsFolder(folder)
   assert.deepEqual(ids(found), ['mine:inner:1.0.0'])
   const why = reasons(found) as { [file: string]: string }
-  assert.match(why['open.ts'] ?? '', /written by everybody/)
+  assert.match(why['open.ts'] ?? '', /is world-writable/)
   assert.match(why['large.js'] ?? '', /larger than/)
   assert.match(why['a b.ts'] ?? '', /has a name/)
   assert.match(why['p.tool.json'] ?? '', /has a name/)
   for (const name of ['out.ts', 'q.tool.json']) assert.match(why[name] ?? '', /leads out of the folder/, name)
 })
 
-test('a broken new version keeps the old one, and a file that is gone takes its tools with it', async (t) => {
+test('a broken new version of a file keeps its old tools, and a removed file removes its tools', async (t) => {
   const folder = folderOf(t, { 'one.ts': definition('one'), 'two.ts': definition('two') })
   const memory: ToolsFolderMemory = new Map()
   await loadToolsFolder(folder, { memory })
@@ -146,9 +146,9 @@ test('a broken new version keeps the old one, and a file that is gone takes its 
   assert.deepEqual(ids(await loadToolsFolder(folder)), ['mine:two:1.0.0'], 'without a memory nothing is kept')
   writeFileSync(join(folder, 'one.ts'), definition('one').replace('ran', 'new'))
   rmSync(join(folder, 'two.ts'))
-  const mended = await loadToolsFolder(folder, { memory })
-  assert.deepEqual([ids(mended), mended.refused], [['mine:one:1.0.0'], []])
-  const gantry = createExecutor({ tools: mended.tools })
+  const repaired = await loadToolsFolder(folder, { memory })
+  assert.deepEqual([ids(repaired), repaired.refused], [['mine:one:1.0.0'], []])
+  const gantry = createExecutor({ tools: repaired.tools })
   assert.deepEqual((await gantry.run('mine:one', {})).output, { new: 'one' })
   await gantry.close()
 })
@@ -164,7 +164,7 @@ test('a module beside a manifest never runs in this process, even when the manif
   Reflect.deleteProperty(globalThis, 'gantryTrap')
 })
 
-sandboxTest('programs with a manifest run in a sandbox: python, a script, and what the kernel can start', async () => {
+sandboxTest('programs with a manifest run in a sandbox: Python, a shell script and an executable', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-tools-'))
   const write = (name: string, text: string): void => writeFileSync(join(folder, name), text)
   write('add.tool.json', manifest({ files: ['helper.py'], limits: { wallMs: 20_000 } }))

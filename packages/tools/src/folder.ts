@@ -7,14 +7,14 @@ import { trustFolder } from './folder/entry.ts'
 import { digestOf, type Found, type LoadedFile, type ReadOptions, readFiles } from './folder/files.ts'
 
 export interface ToolsFolderOptions extends FolderRules, ReadOptions {
-  /** What loads gave before; a file that is broken now keeps what it gave last. Pass the same one to each load. */
+  /** The tools of earlier loads: a file that is broken now keeps its last tools. Pass the same memory to each load. */
   readonly memory?: ToolsFolderMemory
 }
 
 /** By file; owned by the loader, one load at a time. */
 export type ToolsFolderMemory = Map<string, LoadedFile>
 
-/** What became of a folder. */
+/** The tools of a folder, and the files that were refused. */
 export interface ToolsFolder {
   readonly path: string
   /** Tells one state of the loaded files from another. */
@@ -24,19 +24,19 @@ export interface ToolsFolder {
   readonly refused: readonly RefusedTool[]
 }
 
-/** What was not loaded, and why. */
+/** A file or tool that was not loaded, with the reason. */
 export interface RefusedTool {
   readonly file: string
   /** The tool, where others of its file may be there. */
   readonly tool?: string
   readonly reason: string
-  /** What the file gave when it was last in order is still there. */
+  /** The tools of its last valid version are kept. */
   readonly kept?: boolean
 }
 
 /**
- * Loads the tools of a folder: what its modules export, which run in this process, and programs that a manifest beside
- * them describes, which run in a sandbox. Only files of the folder itself are looked at, so what they need goes below it.
+ * Loads the tools of a folder: exports of its modules, which run in this process, and programs with a manifest, which run
+ * in a sandbox. Only files directly in the folder are read, so their dependencies belong in subfolders.
  * - Errors: CONFIG_INVALID for a folder that is not there or that others may write to, and for wrong rules. A file or a
  *   tool that is wrong is in the report, and takes no other with it.
  */
@@ -71,7 +71,7 @@ function refusalOf(found: Found, memory: ToolsFolderMemory): RefusedTool[] {
   return [{ file: found.file, reason: found.reason, ...kept }]
 }
 
-/** What is broken stays as it was; what is refused, or not there any more, goes. */
+/** A broken file keeps its last tools; a refused or removed file loses them. */
 function remember(files: readonly Found[], memory: ToolsFolderMemory): void {
   for (const found of files) {
     if (found.state === 'read') memory.set(found.file, found)
@@ -93,7 +93,7 @@ function idOf({ tool }: DefinedTool): string {
   return `${tool.namespace}:${tool.name}:${tool.version}`
 }
 
-/** Which tools of a folder may be. */
+/** Which tools of a folder are accepted. */
 interface FolderRules {
   /** Patterns such as `mine:*`; any, when absent. */
   readonly allow?: readonly string[]
@@ -108,7 +108,7 @@ interface FolderRules {
 /** Namespaces of the tools that ship with Gantry; whether or not they are served, their names mean those tools. */
 const shipped = ['artifacts', 'code', 'files', 'gantry', 'http', 'kb', 'shell']
 
-/** Says why a tool of a file may not be, in words that follow its id; the ones that may are remembered. */
+/** Says why a tool of a file is refused, in words that follow its id; accepted ones are remembered. */
 type Vet = (defined: DefinedTool, file: string) => string | undefined
 
 /** Throws CONFIG_INVALID for patterns that are none. */

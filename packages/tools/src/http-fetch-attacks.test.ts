@@ -24,7 +24,7 @@ const outputOf = ({ output }: Result): JsonObject => output as JsonObject
 const codeOf = ({ status, error }: Result): string => (status === 'ok' ? 'ok' : (error?.code ?? ''))
 const rule = (url: string, isPrivate: boolean): EgressAllow => [{ origin: originOf(url), private: isPrivate }]
 
-test('attack 65: no way of writing loopback is fetched, unless the rule says private', async (t) => {
+test('attack 65: no notation of loopback is fetched, unless the rule says private', async (t) => {
   const server = await serve(t)
   const dials = countDials(t)
   const loopback: Bytes = [127, 0, 0, 1]
@@ -37,7 +37,7 @@ test('attack 65: no way of writing loopback is fetched, unless the rule says pri
   assert.equal(server.seen.length, plain.length)
 })
 
-test('attacks 65 and 70: no way of writing a metadata service is fetched, whatever the rule says', async (t) => {
+test('attacks 65 and 70: no notation of a metadata service is fetched, whatever the rule says', async (t) => {
   const dials = countDials(t)
   const services: Bytes[] = [
     [169, 254, 169, 254],
@@ -58,7 +58,7 @@ test('attacks 65 and 70: no way of writing a metadata service is fetched, whatev
   assert.equal(dials(), 0)
 })
 
-test('attack 66: a name is checked by all its addresses, and dialled where it was checked', async (t) => {
+test('attack 66: all addresses of a host name are checked, and the connection goes to a checked address', async (t) => {
   const server = await serve(t)
   const url = `http://rebind.test:${server.port}/`
   const answers = [['93.184.215.14', '127.0.0.1'], ['127.0.0.1']]
@@ -77,7 +77,7 @@ test('attack 66: a name is checked by all its addresses, and dialled where it wa
   assert.deepEqual([asked, server.seen.length], [3, 1])
 })
 
-test('attack 67: each redirect is checked anew and takes no credentials to another origin', async (t) => {
+test('attack 67: each redirect is checked again and carries no credentials to another origin', async (t) => {
   const inside = await serve(t)
   const outside = await serve(t)
   let location = ''
@@ -115,7 +115,7 @@ test('attack 67: each redirect is checked anew and takes no credentials to anoth
   assert.deepEqual([outputOf(handed).status, (outputOf(handed).headers as JsonObject).location], [308, location])
 })
 
-test('attack 68: a Location that is read in two ways is not followed', async (t) => {
+test('attack 68: an ambiguous Location is not followed', async (t) => {
   let location = ''
   const inside = await serve(t)
   const server = await serve(t, ({ url }, response) => {
@@ -132,7 +132,7 @@ test('attack 68: a Location that is read in two ways is not followed', async (t)
   assert.equal(outputOf(await fetch(server.origin)).body, 'here')
 })
 
-test('attack 69: variables that name a proxy lead nowhere', async (t) => {
+test('attack 69: proxy environment variables are ignored', async (t) => {
   const proxy = await serve(t)
   const server = await serve(t)
   const names = ['HTTP_PROXY', 'http_proxy', 'HTTPS_PROXY', 'ALL_PROXY', 'NODE_USE_ENV_PROXY']
@@ -148,7 +148,7 @@ test('attack 69: variables that name a proxy lead nowhere', async (t) => {
   assert.deepEqual([proxy.connections(), server.seen.length], [0, 1])
 })
 
-test('attack 73: bodies without end, bombs and long headers end at a limit', async (t) => {
+test('attack 73: endless bodies, compression bombs and long headers end at a limit', async (t) => {
   const endless = await serve(t, (_, response) => {
     response.writeHead(200, { 'content-type': 'text/plain' }).on('error', () => {})
     const send = (): void =>
@@ -175,7 +175,7 @@ test('attack 73: bodies without end, bombs and long headers end at a limit', asy
   assert.equal(status, 'timeout')
 })
 
-test('attack 74: nothing that a caller writes becomes another header or another request', async (t) => {
+test('attack 74: no argument injects another header or another request', async (t) => {
   const server = await serve(t)
   const fetch = fetching(t, { allow: here(server) }, { api: [server.origin] })
   const wrong: JsonObject[] = [

@@ -31,7 +31,7 @@ const shownOf = ({ output }: Result): string => {
   return body ?? Buffer.from(base64 ?? '', 'base64').toString('latin1')
 }
 
-test('attack 79: an answer that is cut within a secret ends before it, wherever the cut and however it is shown', async (t) => {
+test('attack 79: a response truncated within a secret ends before it, at every limit and in every format', async (t) => {
   const written = {
     '/plain': (key: string) => `key=${key}; the end`,
     '/page': (key: string) => `key=${inPage(key)}; the end`,
@@ -56,7 +56,7 @@ test('attack 79: an answer that is cut within a secret ends before it, wherever 
   }
 })
 
-test('attack 79: pieces of an answer that is cut within a secret show none of it', async (t) => {
+test('attack 79: chunks of a response truncated within a secret show no part of it', async (t) => {
   const { gantry, server } = await repeating(t, { '/plain': (key) => `${'x'.repeat(30_000)} key=${key}; the end` })
   for (const maxBytes of [30_006, 30_010, 30_020, 30_026]) {
     let shown = ''
@@ -68,14 +68,14 @@ test('attack 79: pieces of an answer that is cut within a secret show none of it
   }
 })
 
-test('a title that is too long to be kept shows no part of a secret, wherever it is cut', async (t) => {
+test('a truncated title shows no part of a secret', async (t) => {
   const titled = (key: string): string => `<title>${'x'.repeat(985)} ${inPage(key)} end</title><p>body`
   const { fetch } = await repeating(t, { '/page': titled })
   const { output } = await fetch('/page', { headers })
   assert.equal((output as JsonObject).title, `${'x'.repeat(985)} [redacted] end`.slice(0, 1_000))
 })
 
-test('what only begins like a secret is shown up to the limit, so that nobody can try beginnings', async (t) => {
+test('text that only begins like a secret is shown up to the limit, so that prefixes cannot be guessed', async (t) => {
   const { fetch } = await repeating(t, { '/plain': () => `${secret.slice(0, 12)} and on` })
   for (let maxBytes = 1; maxBytes < 19; maxBytes++) {
     const result = await fetch('/plain', { headers, maxBytes })
@@ -83,7 +83,7 @@ test('what only begins like a secret is shown up to the limit, so that nobody ca
   }
 })
 
-test('an answer that is so far over the limit that no secret goes across is given without waiting for its end', async (t) => {
+test('a response is returned without waiting for its end once no secret can cross the limit', async (t) => {
   const server = await serve(t, (_, response) => void response.writeHead(200).write('x'.repeat(1_000)))
   const gantry = createExecutor({
     tools: builtinTools({ httpFetch: { secrets: { api: [server.origin] } } }),
@@ -95,7 +95,7 @@ test('an answer that is so far over the limit that no secret goes across is give
   assert.equal(shownOf(result), 'x'.repeat(50))
 })
 
-test('a part of an answer cannot be asked for where a secret is sent', async (t) => {
+test('a range request with a secret is refused', async (t) => {
   const { fetch, server } = await repeating(t, { '/plain': (key) => key })
   for (const name of ['range', 'Range', 'if-range', 'If-Range']) {
     for (const by of [{ headers: { ...headers, [name]: 'bytes=0-9' } }, { query: { k: 'secret:api' } }]) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type { ArtifactRef, JsonObject, Result } from '@gantry/contract'
-import type { WriteBack } from '@gantry/core/internal/backends/program-journal'
+import type { EffectSink } from '@gantry/core/internal/backends/program-journal'
 import { createExecutor, type ExecutorOptions } from '@gantry/tools'
 import { here, serve } from '../../core/src/egress/egress.fixture.ts'
 import { type BuiltinOptions, builtinTools } from './builtin.ts'
@@ -18,7 +18,7 @@ function fetching(t: TestContext, options: ExecutorOptions = {}, httpFetch: Buil
 
 const page = '<html><head><title>T</title></head><body><p>Hello</p></body></html>'
 
-test('an answer comes as what it is: JSON parsed, a page as text, text as it is, bytes as base64', async (t) => {
+test('http:fetch returns parsed JSON, the text of a page, plain text, or bytes as base64', async (t) => {
   const answers: { readonly [path: string]: readonly [type: string, body: string | Buffer] } = {
     '/json': ['application/json', '{"a":[1,2]}'],
     '/page': ['text/html; charset=utf-8', page],
@@ -53,7 +53,7 @@ test('an answer comes as what it is: JSON parsed, a page as text, text as it is,
   assert.deepEqual(await shown('/untyped'), { body: 'plain' })
 })
 
-test('a status that is no success is an answer like any other, whatever its body claims', async (t) => {
+test('an error status is returned as output, whatever its body claims', async (t) => {
   const server = await serve(t, (_, response) => {
     const body = { success: false, isError: true, exitCode: 1, content: [{ type: 'text', text: 'no' }] }
     response.writeHead(404, { 'content-type': 'application/json' }).end(JSON.stringify(body))
@@ -65,7 +65,7 @@ test('a status that is no success is an answer like any other, whatever its body
   assert.deepEqual(content, [])
 })
 
-test('method, query, headers and each form of a body arrive as they were given', async (t) => {
+test('method, query, headers and each body format arrive as given', async (t) => {
   const server = await serve(t)
   const { fetch } = fetching(t, { egress: { allow: here(server) } })
   const url = `${server.origin}/p?a=1`
@@ -91,7 +91,7 @@ test('method, query, headers and each form of a body arrive as they were given',
   assert.equal(server.seen[0]?.headers.accept, 'text/plain')
 })
 
-test('a body beyond the limit is cut and says so, also one that announces its length', async (t) => {
+test('a body over the limit is truncated and marked, also one with a Content-Length', async (t) => {
   const server = await serve(t, ({ url }, response) => {
     const body = 'x'.repeat(100_000)
     response.writeHead(200, {
@@ -113,7 +113,7 @@ test('a body beyond the limit is cut and says so, also one that announces its le
   assert.equal(more.error?.code, 'INPUT_INVALID')
 })
 
-test('what is streamed is seen while it comes, and the output is the same', async (t) => {
+test('a streamed body is emitted in chunks as it arrives, and the output is the same', async (t) => {
   let finish = (): void => assert.fail('nothing came')
   const server = await serve(t, (_, response) => {
     response.writeHead(200, { 'content-type': 'text/plain; charset=utf-8' })
@@ -141,7 +141,7 @@ test('what is streamed is seen while it comes, and the output is the same', asyn
   assert.equal(((await plain).output as JsonObject).body, 'aüb')
 })
 
-test('bytes that are many become a file where files are kept, and stay in the output where none are', async (t) => {
+test('a large binary body becomes an artifact, or stays in the output without an artifact store', async (t) => {
   const bytes = Buffer.alloc(70_000, 7)
   const server = await serve(t, (_, response) =>
     response.writeHead(200, { 'content-type': 'application/pdf' }).end(bytes),
@@ -149,14 +149,14 @@ test('bytes that are many become a file where files are kept, and stay in the ou
   const { fetch } = fetching(t, { egress: { allow: here(server) } })
   const kept: unknown[] = []
   const ref: ArtifactRef = { id: 'art_1', name: 'a b.pdf', mimeType: 'application/pdf', bytes: 70_000, digest: 'x' }
-  const writeBack: WriteBack = {
+  const effectSink: EffectSink = {
     keep: async ({ name, mimeType, content }) => {
       kept.push([name, mimeType, content.byteLength])
       return ref
     },
   }
   const url = `${server.origin}/a%20b.pdf`
-  const file = await fetch({ url }, { writeBack })
+  const file = await fetch({ url }, { effectSink })
   assert.deepEqual([file.status, (file.output as JsonObject).artifact, file.artifacts], ['ok', ref, [ref]])
   assert.deepEqual(kept, [['a b.pdf', 'application/pdf', 70_000]])
   const inline = await fetch({ url })
@@ -165,7 +165,7 @@ test('bytes that are many become a file where files are kept, and stay in the ou
   assert.equal(nowhere.error?.code, 'STORE_UNAVAILABLE')
 })
 
-test('a secret goes only to the origins that it is granted for, and never comes back', async (t) => {
+test('a secret is sent only to its granted origins and is redacted from the output', async (t) => {
   const server = await serve(t, ({ headers, url }, response) => {
     response.writeHead(200, { 'content-type': 'application/json', 'x-echo': String(headers.authorization) })
     response.end(JSON.stringify({ authorization: headers.authorization, url }))
@@ -204,7 +204,7 @@ test('a secret goes only to the origins that it is granted for, and never comes 
   assert.equal(other.seen[0]?.body, 'secret:api')
 })
 
-test('an instance may be narrower than the rules, and one that only reads says so', async (t) => {
+test('an instance may allow less than the egress rules, and a GET-only instance has effect read', async (t) => {
   const [one, two] = [await serve(t), await serve(t)]
   const { gantry, fetch } = fetching(
     t,
@@ -220,7 +220,7 @@ test('an instance may be narrower than the rules, and one that only reads says s
   assert.deepEqual([one.seen.length, two.seen.length], [1, 0])
 })
 
-test('without rules nothing can be reached but what the instance names, and that not at a private address', async (t) => {
+test('without egress rules only origins of the instance are allowed, and no private address', async (t) => {
   const server = await serve(t)
   const plain = await fetching(t).fetch({ url: server.origin })
   assert.equal(plain.error?.code, 'EGRESS_DENIED')
@@ -230,7 +230,7 @@ test('without rules nothing can be reached but what the instance names, and that
   assert.equal(server.connections(), 0)
 })
 
-test('wrong options are refused with their paths', () => {
+test('invalid options are refused with their paths', () => {
   for (const [http, path] of [
     [{ allow: 'https://x.test' }, '/allow'],
     [{ allow: ['x.test/path'] }, '/allow/0/origin'],
@@ -248,7 +248,7 @@ test('wrong options are refused with their paths', () => {
   }
 })
 
-test('the examples of the tool are calls that its schema takes, and the first one runs', async (t) => {
+test('the input schema accepts the examples of the tool, and the first one runs', async (t) => {
   const server = await serve(t, (_, response) => response.writeHead(200, { 'content-type': 'text/html' }).end(page))
   const lookup = async () => [{ address: '127.0.0.1', family: 4 }]
   const { gantry } = fetching(t, { egress: { allow: here(server), lookup } })

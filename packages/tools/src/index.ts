@@ -1,8 +1,7 @@
-export { filesBackend } from './backends/files.ts'
-export { webBackend } from './backends/web.ts'
 export { type BuiltinOptions, builtinTools } from './builtin.ts'
-export { createExecutor, type ExecutorOptions, openSandboxes } from './create-executor.ts'
+export { createExecutor, type ExecutorOptions, openSandboxes, type RuntimeOptions } from './create-executor.ts'
 export { demoTools } from './demo.ts'
+export { filesBackend } from './files.ts'
 export {
   loadToolsFolder,
   type RefusedTool,
@@ -10,5 +9,6 @@ export {
   type ToolsFolderMemory,
   type ToolsFolderOptions,
 } from './folder.ts'
-export type { GrantedCredential, SandboxNetworkOptions } from './sandbox-network.ts'
+export { webBackend } from './http-fetch.ts'
+export type { GrantedCredential, SandboxNetworkOptions } from './sandbox.ts'
 export type { WebOptions } from './web/binding.ts'

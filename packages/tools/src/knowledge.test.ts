@@ -2,8 +2,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type { Identity, JsonObject, Result } from '@gantry/contract'
 import { memoryArtifacts } from '@gantry/core/internal/artifacts/memory'
-import type { ExecutorOptions } from '@gantry/tools'
-import { createExecutor } from '@gantry/tools'
+import { createExecutor, type ExecutorOptions } from '@gantry/tools'
 import { builtinTools } from './builtin.ts'
 
 function opened(t: TestContext, options: ExecutorOptions = {}) {
@@ -19,7 +18,7 @@ function opened(t: TestContext, options: ExecutorOptions = {}) {
 
 const idsOf = ({ items }: JsonObject): unknown[] => (items as JsonObject[]).map(({ id }) => id)
 
-test('what is added is found, read and removed, by the examples of the tools', async (t) => {
+test('the examples of the tools add, find, read and remove a document', async (t) => {
   const { gantry, ok } = opened(t)
   for (const name of ['add', 'search', 'get', 'remove']) {
     const [example] = gantry.find(`kb:${name}`)?.tool.examples ?? []
@@ -31,7 +30,7 @@ test('what is added is found, read and removed, by the examples of the tools', a
   assert.deepEqual(idsOf(await ok('search', { query: 'password' })), [])
 })
 
-test('several documents are added at once, and one that is wrong keeps all of them out', async (t) => {
+test('several documents are added together, and one invalid document refuses all of them', async (t) => {
   const { gantry, ok } = opened(t)
   const added = await ok('add', { documents: [{ text: 'one apple' }, { text: 'two apples', id: 'b' }] })
   assert.equal((added.documents as unknown[]).length, 2)
@@ -41,7 +40,7 @@ test('several documents are added at once, and one that is wrong keeps all of th
   assert.equal(idsOf(await ok('search', { query: 'apples' })).length, 2)
 })
 
-test('one id that stands twice in one call is refused with its second place, and nothing is kept', async (t) => {
+test('a duplicate id in one call is refused with the path of the second, and nothing is stored', async (t) => {
   const { gantry, ok } = opened(t)
   const documents = [
     { id: 'a', text: 'one apple' },
@@ -55,7 +54,7 @@ test('one id that stands twice in one call is refused with its second place, and
   assert.deepEqual(idsOf(await ok('search', { query: 'apple' })), [])
 })
 
-test('a file is added by its id with its name and source, and one that is no text is refused', async (t) => {
+test('an artifact is added with its name and source, and one that is not UTF-8 text is refused', async (t) => {
   const artifacts = memoryArtifacts()
   const { gantry, ok } = opened(t, { artifacts })
   const { signal } = new AbortController()
@@ -73,13 +72,13 @@ test('a file is added by its id with its name and source, and one that is no tex
   const refused = await gantry.run('kb:add', { artifact: bytes.id }, { identity })
   assert.deepEqual(
     [refused.error?.code, refused.error?.details?.issues],
-    ['INPUT_INVALID', [{ path: '/artifact', message: 'is no text in UTF-8' }]],
+    ['INPUT_INVALID', [{ path: '/artifact', message: 'is not UTF-8 text' }]],
   )
   const stranger = { ...identity, tenant: 'umbrella' }
   assert.equal((await gantry.run('kb:add', { artifact: text.id }, { identity: stranger })).error?.code, 'NOT_FOUND')
 })
 
-test('a caller has what his tenant has, and nothing of another', async (t) => {
+test('a caller sees the documents of its own tenant and of no other', async (t) => {
   const { gantry, ok } = opened(t)
   const acme: Identity = { principal: 'a', tenant: 'acme', permissions: ['*'] }
   const umbrella: Identity = { principal: 'a', tenant: 'umbrella', permissions: ['*'] }
@@ -91,7 +90,7 @@ test('a caller has what his tenant has, and nothing of another', async (t) => {
   assert.deepEqual(idsOf(await ok('search', { query: 'formula' }, acme)), ['x'])
 })
 
-test('arguments that no document can have are refused with their paths', async (t) => {
+test('invalid arguments are refused with their paths', async (t) => {
   const { gantry } = opened(t)
   const wrong: readonly (readonly [string, JsonObject, string])[] = [
     ['add', {}, ''],
@@ -122,9 +121,9 @@ test('arguments that no document can have are refused with their paths', async (
   }
 })
 
-test('whoever adds to memory, or finds nothing there, is told that it goes with the process', async (t) => {
+test('an add to the memory store, or an empty search result, warns that the store ends with the process', async (t) => {
   const { gantry } = opened(t)
-  const told = async (name: string, args: JsonObject): Promise<string[]> => {
+  const warningsOf = async (name: string, args: JsonObject): Promise<string[]> => {
     const logs: string[] = []
     let result: Result | undefined
     for await (const event of gantry.stream(`kb:${name}`, args)) {
@@ -134,7 +133,7 @@ test('whoever adds to memory, or finds nothing there, is told that it goes with 
     assert.equal(result?.status, 'ok')
     return logs
   }
-  assert.match((await told('search', { query: 'x' })).join(), /memory of this process/)
-  assert.match((await told('add', { text: 'x' })).join(), /memory of this process/)
-  assert.deepEqual(await told('search', { query: 'x' }), [])
+  assert.match((await warningsOf('search', { query: 'x' })).join(), /memory of this process/)
+  assert.match((await warningsOf('add', { text: 'x' })).join(), /memory of this process/)
+  assert.deepEqual(await warningsOf('search', { query: 'x' }), [])
 })

@@ -20,7 +20,7 @@ const tags = { type: 'array', items: { type: 'string', pattern: seen, maxLength:
 const document = {
   text: { type: 'string', minLength: 1, description: 'The text itself.' },
   artifact: { type: 'string', maxLength: 100, description: 'Or the id of a file that holds it.' },
-  id: { ...id, description: 'Adding it again replaces what was there; made of text and source unless told.' },
+  id: { ...id, description: 'Adding it again replaces what was there; made of text and source when absent.' },
   title: { type: 'string', pattern: seen, maxLength: 500 },
   source,
   tags,
@@ -46,7 +46,7 @@ const add = defineTool({
     'text under an id replaces the document. What is in `documents` is added as a whole or not at all, each under an id ' +
     'of its own.',
   backends: [{ kind: 'knowledge', action: 'add' }],
-  // A repeat finds what is there already.
+  // A retry finds the document that is already stored.
   effect: 'keyed',
   timeoutMs,
   inputSchema: {
@@ -111,7 +111,7 @@ const search = defineTool({
     type: 'object',
     properties: {
       query: { type: 'string', minLength: 1, maxLength: 1_000 },
-      limit: { type: 'integer', minimum: 1, maximum: 50, description: 'How many hits; 10 unless told.' },
+      limit: { type: 'integer', minimum: 1, maximum: 50, description: 'How many hits; 10 when absent.' },
       tags: { ...tags, description: 'Only documents that have all of these.' },
       source: { ...source, description: 'Only documents from there.' },
       cursor: { type: 'string', maxLength: 8_192, description: 'From the page before.' },
@@ -157,8 +157,8 @@ const get = defineTool({
     type: 'object',
     properties: {
       id,
-      from: { type: 'integer', minimum: 0, maximum: 1_000_000, description: 'The first piece; 0 unless told.' },
-      limit: { type: 'integer', minimum: 1, maximum: 1_000, description: 'How many pieces; 50 unless told.' },
+      from: { type: 'integer', minimum: 0, maximum: 1_000_000, description: 'The first piece; 0 when absent.' },
+      limit: { type: 'integer', minimum: 1, maximum: 1_000, description: 'How many pieces; 50 when absent.' },
     },
     required: ['id'],
     additionalProperties: false,

@@ -7,9 +7,9 @@ import type { SecretSource } from '@gantry/core/internal/secrets/secret'
 import { defineTool } from '@gantry/core/internal/tools/tool'
 import { createExecutor } from '@gantry/tools'
 import { testCertificate } from '../../core/src/egress/egress.fixture.ts'
-import { echo, hearing } from '../../sandbox/src/drivers/process-broker.fixture.ts'
+import { echo, recordingServer } from '../../sandbox/src/drivers/process-broker.fixture.ts'
 import { builtinTools } from './builtin.ts'
-import type { SandboxNetworkOptions } from './sandbox-network.ts'
+import type { SandboxNetworkOptions } from './sandbox.ts'
 
 const skip = noBubblewrap === undefined ? {} : { skip: noBubblewrap }
 /** Each tenant has its own. */
@@ -20,7 +20,7 @@ const secrets: SecretSource = {
 const of = (tenant: string): Identity => ({ principal: 'ada', tenant, permissions: ['*'] })
 
 async function setUp(t: TestContext, options: (origin: string, other: string) => SandboxNetworkOptions) {
-  const [mine, other] = [await hearing(echo), await hearing(echo)]
+  const [mine, other] = [await recordingServer(echo), await recordingServer(echo)]
   const allow = [mine, other].map(({ origin }) => ({ origin, private: true }))
   const seen: unknown[] = []
   const audit = memoryAudit()
@@ -28,7 +28,7 @@ async function setUp(t: TestContext, options: (origin: string, other: string) =>
   const egress = { allow, ca: testCertificate }
   const gantry = createExecutor({ tools, secrets, egress, audit, runtimes: { pool: false } })
   for (const event of ['call:started', 'call:reported', 'call:finished', 'egress:attempted'] as const) {
-    gantry.on(event, (told) => void seen.push(told))
+    gantry.on(event, (data) => void seen.push(data))
   }
   t.after(async () => {
     await gantry.close()
@@ -44,30 +44,30 @@ const granting = (origin: string): SandboxNetworkOptions => ({
   credentials: { TOKEN: { secret: 'github', hosts: [origin] }, BAD: { secret: 'bad', hosts: [origin] } },
 })
 
-test('a call names a credential that its tool is granted, and its caller’s own secret goes out', skip, async (t) => {
+test('a call that requests a granted credential sends the secret of its own tenant', skip, async (t) => {
   const { mine, other, run, curl, audit, seen, gantry } = await setUp(t, granting)
   const network = { allow: [mine.origin, other.origin] }
   for (const tenant of ['red', 'blue']) {
     const result = await run({ script: curl(mine.origin), network, grants: ['TOKEN'] }, tenant)
     assert.equal(result.status, 'ok', result.error?.message)
     assert.match(String((result.output as JsonObject).stdout), /Bearer gantry-placeholder-/)
-    assert.equal(mine.heard.at(-1)?.headers.authorization, `Bearer ${secretOf(tenant)}`)
+    assert.equal(mine.requests.at(-1)?.headers.authorization, `Bearer ${secretOf(tenant)}`)
   }
   await run({ script: curl(other.origin), network, grants: ['TOKEN'] })
-  assert.match(other.heard.at(-1)?.headers.authorization ?? '', /^Bearer gantry-placeholder-/)
+  assert.match(other.requests.at(-1)?.headers.authorization ?? '', /^Bearer gantry-placeholder-/)
 
-  // Whoever does not name it has nothing: no variable, and an end-to-end tunnel.
+  // A call that does not name it has neither the variable nor the broker: an end-to-end tunnel.
   const without = await run({ script: `echo "[$TOKEN]"; ${curl(mine.origin)}`, network })
   assert.match(String((without.output as JsonObject).stdout), /^\[\]\n/)
-  assert.equal(mine.heard.at(-1)?.headers.authorization, 'Bearer')
+  assert.equal(mine.requests.at(-1)?.headers.authorization, 'Bearer')
 
-  // 80: nothing that is told or kept of these calls holds a secret.
+  // 80: no event, log or record of these calls holds a secret.
   const records = JSON.stringify([audit.records, seen, await gantry.describe('shell:run', { level: 'full' })])
   assert.ok(records.includes('TOKEN') && records.includes(mine.origin))
   assert.ok(!records.includes('canary-'), records)
 })
 
-test('no argument picks a secret: not another name, not another host, not one of another tool', skip, async (t) => {
+test('no argument selects a secret of another name, another host or another tool', skip, async (t) => {
   const { mine, other, run, curl } = await setUp(t, (origin) => ({
     credentials: {
       TOKEN: { secret: 'github', hosts: [origin], tools: ['shell:run'] },
@@ -90,12 +90,12 @@ test('no argument picks a secret: not another name, not another host, not one of
   assert.equal(await code({ language: 'bash', code: script, network, grants: ['TOKEN'] }, 'code:run'), 'INPUT_INVALID')
   assert.equal(await code({ script, network, grants: ['BAD'] }), 'SECRET_UNAVAILABLE')
   assert.equal(await code({ script, network, grants: ['SHORT'] }), 'SECRET_UNAVAILABLE')
-  assert.equal(mine.heard.length, 0)
+  assert.equal(mine.requests.length, 0)
   assert.equal(await code({ script, network, grants: ['TOKEN'] }), undefined)
-  assert.equal(mine.heard.length, 1)
+  assert.equal(mine.requests.length, 1)
 })
 
-test('a session has what its opening was granted, in every run', skip, async (t) => {
+test('every run of a session has the credentials granted at its opening', skip, async (t) => {
   const { mine, run } = await setUp(t, granting)
   const network = { allow: [mine.origin] }
   const opened = await run({ action: 'open', language: 'python', network, grants: ['TOKEN'] }, 'red', 'code:session')
@@ -107,34 +107,38 @@ print(urllib.request.urlopen(urllib.request.Request("${mine.origin}/", headers=h
   for (const _ of [1, 2]) {
     const ran = await run({ action: 'run', session: session ?? '', code }, 'red', 'code:session')
     assert.match(String((ran.output as JsonObject).stdout), /gantry-placeholder/, JSON.stringify(ran.output))
-    assert.equal(mine.heard.pop()?.headers.authorization, `Bearer ${secretOf('red')}`)
+    assert.equal(mine.requests.pop()?.headers.authorization, `Bearer ${secretOf('red')}`)
   }
   await run({ action: 'close', session: session ?? '' }, 'red', 'code:session')
 })
 
-test('what programs may reach can be narrowed below the rules of the executor', skip, async (t) => {
+test('`allow` of the tool limits programs to less than the egress rules of the executor', skip, async (t) => {
   const { mine, other, run, curl } = await setUp(t, (origin) => ({ allow: [origin] }))
   const asked = (origin: string) => run({ script: curl(origin), network: { allow: [origin] } })
   assert.equal((await asked(mine.origin)).status, 'ok')
-  assert.deepEqual([mine.heard.length, other.heard.length], [1, 0])
+  assert.deepEqual([mine.requests.length, other.requests.length], [1, 0])
   assert.equal((await asked(other.origin)).error?.code, 'EGRESS_DENIED')
   assert.equal((await asked('https://*.example.com')).error?.code, 'EGRESS_DENIED')
-  assert.equal(other.heard.length, 0)
+  assert.equal(other.requests.length, 0)
 })
 
-test('a tool that is a program has its credentials by its binding', skip, async (t) => {
+test('a tool that is a program gets its credentials from its binding', skip, async (t) => {
   const { gantry, mine } = await setUp(t, () => ({}))
   const binding = (more: JsonObject) => ({ kind: 'sandboxed', script: 'cat; curl -sS -H "X-Key: $KEY" $URL', ...more })
   const credentials = { KEY: { secret: 'github', hosts: [mine.origin] } }
   const define = (name: string, backend: JsonObject, egress = [mine.origin]) =>
     defineTool({
-      ...{ namespace: 'own', name, description: name, inputSchema: { type: 'object' }, egress },
+      namespace: 'own',
+      name,
+      description: name,
+      inputSchema: { type: 'object' },
+      egress,
       backends: [binding({ env: { URL: mine.origin }, ...backend })],
     })
   gantry.register(define('good', { credentials }))
   const result = await gantry.run('own:good', { KEY: 'x', grants: ['KEY'] }, { identity: of('red') })
   assert.equal(result.status, 'ok', result.error?.message)
-  assert.equal(mine.heard[0]?.headers['x-key'], secretOf('red'))
+  assert.equal(mine.requests[0]?.headers['x-key'], secretOf('red'))
 
   const wrong: readonly (readonly [JsonObject, RegExp, string[]?])[] = [
     [{ credentials: { KEY: { secret: 'github', hosts: [] } } }, /\/credentials\/KEY\/hosts/],
@@ -154,7 +158,7 @@ test('a tool that is a program has its credentials by its binding', skip, async 
   }
 })
 
-test('options that are wrong are named with their paths', () => {
+test('invalid options are refused with their paths', () => {
   const issues = (sandboxNetwork: unknown): readonly (string | undefined)[] => {
     try {
       builtinTools({ sandboxNetwork: sandboxNetwork as SandboxNetworkOptions })
@@ -174,4 +178,37 @@ test('options that are wrong are named with their paths', () => {
   assert.deepEqual(issues({ allow: ['https://b.example'], credentials: { TOKEN: good } }), [
     '/sandboxNetwork/credentials/TOKEN/hosts',
   ])
+})
+
+test(
+  'a request that egress refuses is a warning of the result and an event, with the host and the line to add',
+  skip,
+  async (t) => {
+    const { mine, gantry } = await setUp(t, granting)
+    const logs: string[] = []
+    gantry.on('call:reported', ({ report }) => {
+      if (report.kind === 'log') logs.push(report.message)
+    })
+    const script = `for n in 1 2; do curl -sS http://blocked.example/ || true; done; curl -sSk ${mine.origin}/ >/dev/null; echo done`
+    const result = await gantry.run('shell:run', { script, network: { allow: [mine.origin] } }, { identity: of('red') })
+    assert.match(String((result.output as JsonObject).stdout), /done\n$/)
+    assert.deepEqual(
+      result.warnings.map(({ code }) => code),
+      ['EGRESS_DENIED'],
+    )
+    assert.match(result.warnings[0]?.message ?? '', /http:\/\/blocked\.example.*Add "http:\/\/blocked\.example" to/)
+    assert.deepEqual(logs, [result.warnings[0]?.message])
+  },
+)
+
+test('a program that asks for an origin that no rule allows does not start', skip, async (t) => {
+  const { mine, other, run, seen } = await setUp(t, () => ({}))
+  const network = { allow: [mine.origin, 'https://blocked.example'] }
+  const { error, runtime } = await run({ script: 'echo ran', network })
+  assert.deepEqual([error?.code, error?.effect, runtime], ['EGRESS_DENIED', 'none', undefined])
+  const [issue] = (error?.details?.issues ?? []) as unknown as readonly { path: string; message: string }[]
+  assert.equal(issue?.path, '/network/allow/1')
+  assert.match(issue?.message ?? '', /Add "https:\/\/blocked\.example" to egress\.allow/)
+  assert.ok(!JSON.stringify(seen).includes('ran\\n'))
+  assert.equal((await run({ script: 'echo ran', network: { allow: [other.origin] } })).status, 'ok')
 })

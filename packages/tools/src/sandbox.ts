@@ -1,4 +1,14 @@
+import type { SandboxCredential, Tool } from '@gantry/contract'
+import { type Check, part } from '@gantry/core/internal/options/option'
+import { optionsCheck, refuse } from '@gantry/core/internal/options/options'
 import { type DefinedTool, defineTool } from '@gantry/core/internal/tools/tool'
+import {
+  credentialMembers,
+  credentialNoun,
+  credentialsOf,
+  reachIssues,
+} from '@gantry/sandbox/internal/backends/request'
+import { allowIssues } from '@gantry/sandbox/internal/egress-proxy/origins'
 
 /** Tools that run a program of the caller's in a sandbox of its own. */
 export function sandboxTools(): DefinedTool[] {
@@ -27,7 +37,7 @@ const file = {
   ],
 } as const
 
-/** What both tools take besides the program. */
+/** The common arguments of both tools. */
 const surroundings = {
   stdin: { type: 'string', description: 'What the program reads from its standard input.' },
   files: {
@@ -68,7 +78,7 @@ const surroundings = {
   },
 } as const
 
-/** For programs in languages whose interpreter can stand still. */
+/** For languages with deterministic interpreters. */
 const deterministic = {
   description:
     'The same code gives the same output: random numbers come from `seed`, and the clock stands at `now`, ' +
@@ -83,7 +93,7 @@ const deterministic = {
   additionalProperties: false,
 } as const
 
-/** What a program came to. */
+/** The output of a program. */
 const output = {
   type: 'object',
   properties: {
@@ -120,8 +130,11 @@ const codeRun = defineTool({
   inputSchema: {
     type: 'object',
     properties: {
-      language: { type: 'string', description: 'python, javascript, typescript, bash, or another that is set up.' },
-      code: { type: 'string' },
+      language: {
+        type: 'string',
+        description: 'python, javascript, typescript, bash, wasm, or another that is set up.',
+      },
+      code: { type: 'string', description: 'The program; for wasm the path of a WASI module in `files`.' },
       deterministic,
       ...surroundings,
     },
@@ -204,7 +217,11 @@ export const codeSession: DefinedTool = defineTool({
       language: { type: 'string', description: 'For open: python, javascript or typescript.' },
       code: { type: 'string', description: 'For run.' },
       path: { type: 'string', description: 'For files: the one to bring out; all are listed when it is absent.' },
-      ...{ files, profile, runtime, limits, network },
+      files,
+      profile,
+      runtime,
+      limits,
+      network,
     },
     required: ['action'],
     oneOf: [
@@ -243,3 +260,71 @@ export const codeSession: DefinedTool = defineTool({
     { title: 'The end of it', args: { action: 'close', session: 'what open gave' } },
   ],
 })
+
+/** Origins that callers' programs may reach, and credentials that they use without reading them. */
+export interface SandboxNetworkOptions {
+  /** Origins; narrower than the executor's rules, never wider. All that the rules allow when absent. */
+  readonly allow?: readonly string[]
+  /** By the environment variable of the placeholder, which is also the name in `grants` of a call. */
+  readonly credentials?: { readonly [variable: string]: GrantedCredential }
+}
+
+export interface GrantedCredential extends SandboxCredential {
+  /** Which tools may use it; all that run a program of their caller when absent. */
+  readonly tools?: readonly string[]
+}
+
+/** Adds network access and credentials to tools that run callers' programs; throws CONFIG_INVALID at `/sandboxNetwork`. */
+export function withSandboxNetwork(tools: readonly DefinedTool[], options: SandboxNetworkOptions = {}): DefinedTool[] {
+  const takers = tools.filter(({ tool }) => tool.backends.some(({ takes }) => takes !== undefined))
+  check(options, takers.map(idOf))
+  const { allow, credentials = {} } = options
+  return tools.map((defined) => {
+    if (!takers.includes(defined)) return defined
+    const id = idOf(defined)
+    const own = Object.entries(credentials).filter(([, { tools: named }]) => named === undefined || named.includes(id))
+    const granted = Object.fromEntries(own.map(([name, { tools: _tools, ...credential }]) => [name, credential]))
+    const tool = own.length === 0 ? defined.tool : withGrants(defined.tool, granted)
+    return { ...defined, tool: allow === undefined ? tool : { ...tool, egress: allow } }
+  })
+}
+
+/** A caller requests credentials by name, and sees their names and hosts; values are never shown. */
+function withGrants(tool: Tool, credentials: { readonly [variable: string]: SandboxCredential }): Tool {
+  const { properties, ...schema } = tool.inputSchema as { readonly properties?: object }
+  const each = Object.entries(credentials).map(([name, { hosts }]) => `${name} for ${hosts.join(', ')}`)
+  const description =
+    'Credentials by name; each is an environment variable whose placeholder becomes the secret in requests to its ' +
+    `hosts, which network must allow: ${each.join('; ')}.`
+  const grants = { type: 'array', items: { enum: Object.keys(credentials) }, uniqueItems: true, description }
+  return {
+    ...tool,
+    inputSchema: { ...schema, properties: { ...properties, grants } } as Tool['inputSchema'],
+    backends: tool.backends.map((binding) => (binding.takes === undefined ? binding : { ...binding, credentials })),
+  }
+}
+
+function idOf({ tool }: DefinedTool): string {
+  return `${tool.namespace}:${tool.name}`
+}
+
+function check(options: SandboxNetworkOptions, takers: readonly string[]): void {
+  const at = '/sandboxNetwork'
+  const credential = optionsCheck<GrantedCredential>({
+    members: { ...credentialMembers, tools: part(isSubsetOf(takers), `a list of ${takers.join(', ')}`) },
+    required: ['secret', 'hosts'],
+    noun: credentialNoun,
+  })
+  const network = optionsCheck<SandboxNetworkOptions>({
+    members: { allow: origins, credentials: credentialsOf(credential) },
+  })
+  const issues = network.issues(options, at)
+  const { allow, credentials } = options
+  refuse('network of sandboxes', issues.length > 0 ? issues : reachIssues(credentials, `${at}/credentials`, allow))
+}
+
+const origins: Check = { fits: (value) => allowIssues(value, '').length === 0, issues: allowIssues }
+
+function isSubsetOf(ids: readonly string[]): (value: unknown) => boolean {
+  return (value) => Array.isArray(value) && value.every((id) => ids.includes(id))
+}

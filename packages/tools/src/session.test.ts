@@ -28,19 +28,22 @@ async function open(language = 'python', identity = ada): Promise<string> {
   return (await ok({ action: 'open', language }, identity)).session
 }
 
-sandboxTest('variables and files stay from run to run, and only what changed comes out', async () => {
-  const session = await open()
-  const first = await ok({ action: 'run', session, code: 'x = 41\nopen("a.txt", "w").write("one")\nprint("set")' })
-  assert.deepEqual([first.stdout, first.files], ['set\n', { 'a.txt': 'one' }])
-  const second = await ok({ action: 'run', session, code: 'return x + 1' })
-  assert.deepEqual([second.value, second.files], [42, undefined])
-  const third = await ok({ action: 'run', session, code: 'open("a.txt", "a").write("!")' })
-  assert.deepEqual(third.files, { 'a.txt': 'one!' })
-  assert.deepEqual(await ok({ action: 'close', session }), { closed: true })
-  assert.equal((await call({ action: 'run', session, code: '1' })).error?.code, 'INPUT_INVALID')
-})
+sandboxTest(
+  'variables and files persist across runs of a session, and each run returns only changed files',
+  async () => {
+    const session = await open()
+    const first = await ok({ action: 'run', session, code: 'x = 41\nopen("a.txt", "w").write("one")\nprint("set")' })
+    assert.deepEqual([first.stdout, first.files], ['set\n', { 'a.txt': 'one' }])
+    const second = await ok({ action: 'run', session, code: 'return x + 1' })
+    assert.deepEqual([second.value, second.files], [42, undefined])
+    const third = await ok({ action: 'run', session, code: 'open("a.txt", "a").write("!")' })
+    assert.deepEqual(third.files, { 'a.txt': 'one!' })
+    assert.deepEqual(await ok({ action: 'close', session }), { closed: true })
+    assert.equal((await call({ action: 'run', session, code: '1' })).error?.code, 'INPUT_INVALID')
+  },
+)
 
-sandboxTest('files go in, are listed and come out by their path', async () => {
+sandboxTest('files of a session are written, listed and read by path', async () => {
   const session = await open('javascript')
   assert.deepEqual(await ok({ action: 'files', session, files: { 'in/a.txt': 'put' } }), { put: ['in/a.txt'] })
   const code = "const fs = require('fs'); return fs.readFileSync('in/a.txt', 'utf8')"
@@ -51,7 +54,7 @@ sandboxTest('files go in, are listed and come out by their path', async () => {
   await ok({ action: 'close', session })
 })
 
-sandboxTest('a session of somebody else is as one that there is not, whatever is asked of it', async () => {
+sandboxTest('every action on another caller’s session fails as if the session did not exist', async () => {
   const session = await open()
   const made = (await call({ action: 'close', session: 'made-up' })).error
   for (const stranger of [ann, eve]) {
@@ -64,7 +67,7 @@ sandboxTest('a session of somebody else is as one that there is not, whatever is
   await ok({ action: 'close', session })
 })
 
-sandboxTest('a limit that ends a run ends its session, and both answers say so', async () => {
+sandboxTest('a limit that ends a run ends its session, and the run and later calls report it', async () => {
   const opened = await ok({ action: 'open', language: 'python', limits: { wallMs: 500 } })
   const { session } = opened
   const { status, output, usage } = await call({
@@ -80,7 +83,7 @@ sandboxTest('a limit that ends a run ends its session, and both answers say so',
   )
 })
 
-sandboxTest('output streams, a cancelled run ends its session, and there are only so many of one caller', async () => {
+sandboxTest('output streams, a cancelled run ends its session, and sessions of one caller are limited', async () => {
   const session = await open()
   const controller = new AbortController()
   const code = 'import time\nprint("early", flush=True)\nwhile True: time.sleep(0.01)'
@@ -107,7 +110,7 @@ sandboxTest('output streams, a cancelled run ends its session, and there are onl
   for (const id of [one, two]) await ok({ action: 'close', session: id })
 })
 
-sandboxTest('arguments that do not go together, and languages without sessions, are refused', async () => {
+sandboxTest('conflicting arguments and languages without sessions are refused', async () => {
   const code = async (args: JsonObject) => (await call(args)).error?.code
   assert.equal(await code({ action: 'open' }), 'INPUT_INVALID')
   assert.equal(await code({ action: 'open', language: 'python', code: '1' }), 'INPUT_INVALID')
@@ -118,7 +121,7 @@ sandboxTest('arguments that do not go together, and languages without sessions, 
   assert.equal(await code({ action: 'open', language: 'python', profile: 'hardened', network }), 'EGRESS_DENIED')
 })
 
-sandboxTest('what the host lets programs reach holds for sessions too', async () => {
+sandboxTest('the sandbox network options also apply to sessions', async () => {
   const tools = builtinTools({ sandboxNetwork: { allow: ['https://api.example.com'] } })
   const own = createExecutor({ tools, runtimes, egress: { allow: ['https://example.com', 'https://api.example.com'] } })
   const open = async (origin: string) =>
@@ -131,22 +134,25 @@ sandboxTest('what the host lets programs reach holds for sessions too', async ()
   }
 })
 
-sandboxTest('where files are kept, those of a session are artifacts, and artifacts go in', async () => {
-  const own = createExecutor({ tools: builtinTools(), runtimes, artifacts: memoryArtifacts() })
-  const run = (args: JsonObject): Promise<Result> => own.run('code:session', args, { identity: ada })
-  try {
-    const { session } = (await run({ action: 'open', language: 'python' })).output as { session: string }
-    const made = await run({ action: 'run', session, code: 'open("t.csv", "w").write("a,b")' })
-    const { files } = made.output as { files: JsonObject }
-    assert.deepEqual(files['t.csv'], { artifact: made.artifacts[0]?.id })
-    const again = await run({
-      action: 'run',
-      session,
-      code: 'print(open("u").read())',
-      files: { u: files['t.csv'] ?? '' },
-    })
-    assert.equal((again.output as JsonObject).stdout, 'a,b\n')
-  } finally {
-    await own.close()
-  }
-})
+sandboxTest(
+  'with an artifact store, files of a session become artifacts, and artifacts are accepted as files',
+  async () => {
+    const own = createExecutor({ tools: builtinTools(), runtimes, artifacts: memoryArtifacts() })
+    const run = (args: JsonObject): Promise<Result> => own.run('code:session', args, { identity: ada })
+    try {
+      const { session } = (await run({ action: 'open', language: 'python' })).output as { session: string }
+      const made = await run({ action: 'run', session, code: 'open("t.csv", "w").write("a,b")' })
+      const { files } = made.output as { files: JsonObject }
+      assert.deepEqual(files['t.csv'], { artifact: made.artifacts[0]?.id })
+      const again = await run({
+        action: 'run',
+        session,
+        code: 'print(open("u").read())',
+        files: { u: files['t.csv'] ?? '' },
+      })
+      assert.equal((again.output as JsonObject).stdout, 'a,b\n')
+    } finally {
+      await own.close()
+    }
+  },
+)

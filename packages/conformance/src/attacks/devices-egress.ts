@@ -1,14 +1,19 @@
-import type { Socket } from 'node:net'
-import { createEgress } from '@gantry/core/internal/egress/guard'
+import { chmodSync } from 'node:fs'
+import { connect, createServer, type ListenOptions, type Socket } from 'node:net'
+import { networkInterfaces } from 'node:os'
+import { createEgressGuard } from '@gantry/core/internal/egress/guard'
 import type { SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
 import { usualLimits } from '@gantry/sandbox/internal/egress-proxy/connection'
-import type { Attack, AttackEnd, Ground } from './attack.ts'
-import { type Listener, listenOnHost } from './listeners.ts'
+import { type Attack, type AttackEnd, attackLimits, type Ground } from './attack.ts'
 import { endOf, managedBy, python } from './programs.ts'
 
-const explained = { wasm: 'A WebAssembly instance reaches no network, with or without a proxy.' }
+const explained = {
+  remote: 'A program on another host gets no network: such a sandbox is refused.',
+  temporal: 'A program on a Temporal worker gets no network: such a sandbox is refused.',
+  wasm: 'A WebAssembly instance reaches no network, with or without a proxy.',
+}
 
-/** Two servers that the host may reach; a sandbox may reach those that it is told. */
+/** Two servers that the host may reach; a sandbox may reach only those that its network names. */
 interface Scene {
   readonly allowed: Listener
   readonly victim: Listener
@@ -24,7 +29,7 @@ async function scene(play: (scene: Scene) => Promise<AttackEnd>): Promise<Attack
   const [allowed, victim] = [await listenOnHost(local, greet('allowed')), await listenOnHost(local, greet('victim'))]
   const originOf = ({ port }: Listener): string => `http://127.0.0.1:${port}`
   const allow = [allowed, victim].map((server) => ({ origin: originOf(server), private: true as const }))
-  const egress = createEgress({ allow })
+  const egress = createEgressGuard({ allow })
   try {
     const spec: Scene['spec'] = (...servers) => ({
       network: { allow: servers.map(originOf) },
@@ -79,7 +84,7 @@ return sorted(set(managed))`
 
 const aroundTheProxy: Attack = {
   number: 51,
-  title: 'around the proxy: other hosts, ports and names, CONNECT, upgrades, requests within requests',
+  title: 'bypass the proxy: other hosts, ports and names, CONNECT, upgrades, request smuggling',
   attempt: (ground) =>
     scene(async ({ allowed, victim, spec }) => {
       const managed = await asked(ground, { allowed, victim }, spec(allowed))
@@ -96,14 +101,16 @@ const aroundTheProxy: Attack = {
 }
 
 async function asked(
-  { inside }: Ground,
+  { inside, runtime }: Ground,
   { allowed, victim }: Pick<Scene, 'allowed' | 'victim'>,
   spec: Partial<SandboxSpec>,
 ): Promise<readonly string[]> {
+  const refusal = runtime.refuses({ limits: attackLimits, network: 'none', ...spec })
+  if (refusal !== undefined) throw new Error(`The runtime refuses a network. ${refusal.reason} ${refusal.remedy}`)
   return managedBy(await inside(python(askingAround, { allowed: allowed.port, victim: victim.port }), spec))
 }
 
-/** Opens as many connections as it can, says a little on each and keeps them. */
+/** Opens as many connections as possible, sends a little on each and keeps them open. */
 const crowding = `
 import select, socket, time
 held = []
@@ -127,7 +134,7 @@ return [str(count)]`
 
 const crowd: Attack = {
   number: 52,
-  title: 'a thousand connections that say little, slowly: their number is bounded, and others are served',
+  title: 'a thousand slow connections: their number is limited, and other clients are served',
   attempt: (ground) =>
     scene(async ({ allowed, spec }) => {
       const given = { address: '/gantry/egress/proxy.sock', most: 1_000, seconds: 1.5 }
@@ -155,3 +162,68 @@ const crowd: Attack = {
 
 /** Of 46–54 those on the guarded way out. */
 export const egressAttacks: readonly Attack[] = [aroundTheProxy, crowd]
+
+/** A listener on the host that is there to be reached, or not. */
+export interface Listener {
+  readonly port: number
+  /** How many have connected. */
+  connections(): number
+  /** How many are connected. */
+  held(): number
+  close(): Promise<void>
+}
+
+/** Listens, and greets each with what `greet` writes. */
+export async function listenOnHost(
+  where: ListenOptions,
+  greet: (socket: Socket) => void = (socket) => void socket.end('here'),
+): Promise<Listener> {
+  let connections = 0
+  const sockets = new Set<Socket>()
+  const server = createServer((socket) => {
+    connections += 1
+    sockets.add(socket.on('error', () => undefined).on('close', () => sockets.delete(socket)))
+    greet(socket)
+  })
+  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(where, resolve))
+  const address = server.address()
+  if (typeof where.path === 'string' && !where.path.startsWith('\0')) chmodSync(where.path, 0o777)
+  return {
+    port: typeof address === 'object' && address !== null ? address.port : 0,
+    connections: () => connections,
+    held: () => sockets.size,
+    async close() {
+      for (const socket of sockets) socket.destroy()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+/** How many came while something was done. */
+export async function counted(where: ListenOptions, meanwhile: (port: number) => Promise<unknown>): Promise<number> {
+  const listener = await listenOnHost(where)
+  try {
+    await meanwhile(listener.port)
+    // A client that connected before the program ended is in the queue by now.
+    await new Promise((resolve) => setImmediate(resolve))
+    return listener.connections()
+  } finally {
+    await listener.close()
+  }
+}
+
+/** Whether a server answers at an address, seen from the host. */
+export function answers(host: string, port: number): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>()
+  const socket = connect(port, host, () => resolve(true)).on('error', () => resolve(false))
+  return promise.finally(() => socket.destroy())
+}
+
+/** The loopback and whatever else the host is known by. */
+export function hostAddresses(): string[] {
+  const all = Object.values(networkInterfaces()).flatMap((found) => found ?? [])
+  return [
+    '127.0.0.1',
+    ...all.filter(({ internal, family }) => !internal && family === 'IPv4').map((one) => one.address),
+  ]
+}

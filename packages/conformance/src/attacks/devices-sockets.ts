@@ -5,34 +5,48 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Json } from '@gantry/contract'
 import type { Runtime, SandboxJob } from '@gantry/core/internal/runtimes/runtime'
-import type { Attack, AttackEnd, Ground } from './attack.ts'
-import { egressAttacks } from './devices-egress.ts'
-import { answers, counted, hostAddresses } from './listeners.ts'
-import { endOf, javascript, managedBy, programAttack, python, wasmHas } from './programs.ts'
-import { whileRunning } from './running.ts'
+import { type Attack, type AttackEnd, type Ground, inEveryContainer, whileRunning } from './attack.ts'
+import { answers, counted, egressAttacks, hostAddresses } from './devices-egress.ts'
+import { endOf, hasOwnKernel, javascript, managedBy, programAttack, python, wasmHas } from './programs.ts'
 
 const noSockets = 'A WebAssembly instance has no sockets, and none of its imports opens one.'
 
+/** Devices that gVisor's kernel has in every sandbox, by name and path; none of them is a device of the host. */
+const ownDevices = ['fuse', 'net/tun', 'ptmx', 'tty', '/dev/fuse', '/dev/net/tun', '/dev/ptmx', '/dev/pts/ptmx']
+
 const devices = programAttack({
   number: 46,
-  title: 'devices: made, or found',
+  title: 'create devices, or use existing ones',
   code: `
-import glob, stat
-harmless = {'/dev/null', '/dev/zero', '/dev/full', '/dev/random', '/dev/urandom'}
+import fcntl, glob, stat, struct
+# null, zero, full, random and urandom, whatever their path: a device that is covered by null is null.
+harmless = {os.makedev(1, number) for number in (3, 5, 7, 8, 9)}
+def is_harmless(path):
+    found = os.stat(path)
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev in harmless
 for path in glob.glob('/dev/**', recursive=True):
     try: kind = os.stat(path).st_mode
     except OSError: continue
-    if path in harmless or path.startswith('/dev/fd') or not (stat.S_ISCHR(kind) or stat.S_ISBLK(kind)): continue
+    if is_harmless(path) or path.startswith('/dev/fd') or not (stat.S_ISCHR(kind) or stat.S_ISBLK(kind)): continue
     if path in ('/dev/stdin', '/dev/stdout', '/dev/stderr') or given == 'outside': continue
     tries(path, lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK) >= 0)
 for name in ('kvm', 'mem', 'port', 'kmsg', 'fuse', 'net/tun', 'vsock', 'loop-control', 'loop0', 'vda', 'sda', 'dri/card0', 'hwrng', 'ptmx', 'tty'):
-    tries(name, lambda: os.path.exists('/dev/' + name))
+    tries(name, lambda: os.path.exists('/dev/' + name) and not is_harmless('/dev/' + name))
 for name, kind, number in (('memory', stat.S_IFCHR, (1, 1)), ('disk', stat.S_IFBLK, (254, 0)), ('zero', stat.S_IFCHR, (1, 5))):
     tries('made ' + name, lambda: os.mknod('made-' + name, 0o600 | kind, os.makedev(*number)) is None)
 tries('opened', lambda: os.read(os.open('made-zero', os.O_RDONLY), 1) == b'\\0')
+tries('interface', lambda: given != 'outside' and fcntl.ioctl(os.open('/dev/net/tun', os.O_RDWR), 0x400454ca, struct.pack('16sH22x', b'tun0', 1)) is not None)
 return managed`,
   given: (_, place) => place,
   shown: ['ptmx', 'made memory', 'made disk', 'opened'],
+  excuse(managed, ground) {
+    if (!hasOwnKernel(ground) || managed.some((name) => !ownDevices.includes(name))) return undefined
+    return {
+      explained:
+        "gVisor's own kernel has terminals, tun and fuse for every sandbox and no option to leave them out. No device of the " +
+        'host is there; without capabilities no interface can be made, and nothing mounted.',
+    }
+  },
   explained: { wasm: wasmHas.noDevices },
 })
 
@@ -61,7 +75,7 @@ const socketPlaces = (folder: string): string[] =>
 
 const pathSockets: Attack = {
   number: 47,
-  title: 'sockets in the file system: of databases, of Docker, of anybody',
+  title: 'Unix sockets of Docker, databases and other services',
   attempt: (ground) => byPath(ground, ground.inside, 'any'),
   control: (ground) => byPath(ground, ground.outside, 'all'),
   explained: { wasm: noSockets },
@@ -90,7 +104,7 @@ async function byPath({ folder }: Ground, run: Ground['inside'], wanted: 'any' |
 
 const abstractSockets: Attack = {
   number: 48,
-  title: 'a socket without a file, by its abstract name',
+  title: 'an abstract Unix socket',
   attempt: ({ inside }) => byName(inside),
   control: ({ outside }) => byName(outside),
   explained: { wasm: noSockets },
@@ -128,7 +142,7 @@ return managed`
 
 const loopback: Attack = {
   number: 49,
-  title: 'services of the host on its loopback and its other addresses',
+  title: 'services of the host on loopback and its other addresses',
   attempt: (ground) => toHost(ground, ground.inside),
   control: (ground) => toHost(ground, ground.outside),
 }
@@ -165,17 +179,17 @@ return managed`
 
 const nameTunnel: Attack = {
   number: 50,
-  title: 'data leaves in names that are looked up, in datagrams and in pings',
+  title: 'exfiltrate data in DNS names, datagrams and pings',
   attempt: async ({ inside, kind, note }) => {
-    const { count, managed } = await heard(inside, kind)
+    const { count, managed } = await queriesOf(inside, kind)
     if (managed.length > 0) note(`inside it managed ${managed.join(', ')}`)
     return endOf(count > 0 || managed.length > 0)
   },
-  control: async ({ outside }) => endOf((await heard(outside, '')).count > 0),
+  control: async ({ outside }) => endOf((await queriesOf(outside, '')).count > 0),
 }
 
-/** What a name server of the host hears while a program runs. */
-async function heard(run: Ground['inside'], kind: string): Promise<{ count: number; managed: readonly string[] }> {
+/** The queries that a name server of the host receives while a program runs. */
+async function queriesOf(run: Ground['inside'], kind: string): Promise<{ count: number; managed: readonly string[] }> {
   let count = 0
   const server = createSocket('udp4', () => {
     count += 1
@@ -207,7 +221,7 @@ one.accept()`
 
 const servesOutside: Attack = {
   number: 53,
-  title: 'a port that a program listens on is reached from outside',
+  title: 'connect from outside to a port that a program listens on',
   attempt: ({ runtime }) => reachable(runtime),
   control: ({ unguarded }) => reachable(unguarded),
   explained: { wasm: noSockets },
@@ -220,14 +234,19 @@ function reachable(runtime: Runtime): Promise<AttackEnd> {
   })
 }
 
+const noBridge =
+  'A sandbox has a network namespace with a loopback of its own and nothing else: there is no bridge and no neighbour.'
+
 const sharedBridge: Attack = {
   number: 54,
-  title: 'tricks with neighbours on a shared bridge',
+  title: 'ARP and neighbour attacks on a shared bridge',
   attempt: () => Promise.reject(new Error('There is no bridge to try it on.')),
   control: 'there is no bridge here',
   explained: {
-    process:
-      'A sandbox has a network namespace with a loopback of its own and nothing else: there is no bridge and no neighbour.',
+    ...inEveryContainer(noBridge),
+    process: noBridge,
+    remote: noBridge,
+    temporal: noBridge,
     wasm: noSockets,
   },
 }

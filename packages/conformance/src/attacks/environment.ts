@@ -1,11 +1,10 @@
 import { spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import type { SandboxJob } from '@gantry/core/internal/runtimes/runtime'
-import type { Attack } from './attack.ts'
+import { type Attack, whileRunning } from './attack.ts'
 import { hostProcesses } from './host.ts'
 import { started } from './proc.ts'
 import { endOf, holds, hostPython, javascript, onHost, python, throughJavaScript } from './programs.ts'
-import { whileRunning } from './running.ts'
 
 const environment = {
   python: `${throughJavaScript}
@@ -33,7 +32,7 @@ async function withSecret<T>(use: (secret: string) => Promise<T>): Promise<T> {
 
 const workerEnvironment: Attack = {
   number: 75,
-  title: "the worker's environment, with the secrets in it",
+  title: "read the worker's environment, with its secrets",
   attempt: ({ inside, kind }) =>
     withSecret(async (secret) => {
       const jobs: SandboxJob[] = [
@@ -59,7 +58,7 @@ time.sleep(15)`
 
 const shownArguments: Attack = {
   number: 76,
-  title: 'code, input and environment of a job in the arguments of a process, for everybody to read',
+  title: 'code, input and environment of a job in the arguments of a process, readable by every user',
   async attempt({ runtime, note }) {
     const secrets = { code: randomUUID(), stdin: randomUUID(), env: randomUUID(), file: randomUUID() }
     const jobs: readonly SandboxJob[] = [

@@ -5,10 +5,8 @@ import { chmod, readFile, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Outcome, Runtime, SandboxJob, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
-import type { Attack, AttackEnd } from './attack.ts'
+import { type Attack, type AttackEnd, attackLimits, runOnce, whileRunning } from './attack.ts'
 import { asRoot, callingPython, canaryIn, endOf, holds, hostPython, managedBy, python, wasmHas } from './programs.ts'
-import { attackLimits, runOnce } from './run.ts'
-import { whileRunning } from './running.ts'
 
 const collect = { files: 100, bytes: 1_000_000 }
 
@@ -27,7 +25,7 @@ return managed`
 
 const linkedArtifact: Attack = {
   number: 4,
-  title: 'a link to a file of the host is brought out as a file',
+  title: 'a symbolic link to a host file is collected as a file',
   async attempt(ground) {
     const { path, text } = canaryIn(ground)
     const outcome = await ground.inside(python(linking, { path, into: '.' }, { collect }))
@@ -62,16 +60,16 @@ def swap():
 
 const swappedArtifact: Attack = {
   number: 5,
-  title: 'a file is swapped for a link while files are brought out',
+  title: 'a file is swapped for a symbolic link while files are collected',
   async attempt({ runtime, ...ground }) {
     const { path, text } = canaryIn({ runtime, ...ground })
     const given = { path, into: '.', seconds: 10 }
     const job = python(`${swapping}\nif os.fork() == 0:\n    swap()\n    os._exit(0)`, given, { collect })
     const outcomes = await turns(runtime, [job, ...Array<SandboxJob>(20).fill(python('pass', null, { collect }))])
-    if (!outcomes.some((outcome) => holds(outcome, 'harmless'))) throw new Error('The file was never brought out.')
+    if (!outcomes.some((outcome) => holds(outcome, 'harmless'))) throw new Error('The file was never collected.')
     return endOf(outcomes.some((outcome) => holds(outcome, text)))
   },
-  // Whoever looks first and opens then is caught soon.
+  // A collector that checks first and opens afterwards is caught soon.
   async control(ground) {
     const { path, text } = canaryIn(ground)
     const given = JSON.stringify({ path, into: ground.folder, seconds: 15 })
@@ -86,7 +84,10 @@ const swappedArtifact: Attack = {
       swapper.kill('SIGKILL')
     }
   },
-  explained: { wasm: `${wasmHas.noLinks} Nothing runs in it while files are brought out.` },
+  explained: {
+    temporal: 'A sandbox runs one program, and then it is gone: a race over several runs needs a session.',
+    wasm: `${wasmHas.noLinks} Nothing runs in it while files are collected.`,
+  },
 }
 
 function caught(path: string, text: string): boolean {
@@ -96,7 +97,7 @@ function caught(path: string, text: string): boolean {
   return false
 }
 
-/** Several programs in one interpreter, whose files are brought out while it lives. */
+/** Several programs in one interpreter, whose files are collected while it lives. */
 async function turns(runtime: Runtime, jobs: readonly SandboxJob[]): Promise<Outcome[]> {
   const spec: SandboxSpec = { language: 'python', limits: attackLimits, network: 'none', session: true }
   const sandbox = await runtime.open(spec, AbortSignal.timeout(30_000))
@@ -123,7 +124,7 @@ return managed`
 
 const hardLink: Attack = {
   number: 6,
-  title: 'a hard link to a file that is seen read-only',
+  title: 'a hard link to a file that is mounted read-only',
   async attempt(ground) {
     const targets = ['/usr/bin/env', '/gantry/init', '/etc/passwd', '/proc/self/exe']
     const links = statSync('/usr/bin/env').nlink
@@ -150,7 +151,7 @@ return managed`
 
 const specialArtifact: Attack = {
   number: 7,
-  title: 'a pipe, a device and a socket are brought out as files: nothing hangs, none is opened',
+  title: 'a pipe, a device and a socket are collected as files: nothing hangs, none is opened',
   async attempt(ground) {
     const outcome = await ground.inside(python(specialFiles, '.', { collect }), {
       limits: { ...attackLimits, wallMs: 8_000 },
@@ -158,7 +159,7 @@ const specialArtifact: Attack = {
     if (!managedBy(outcome).includes('pipe')) throw new Error('No pipe could be made.')
     return endOf(outcome.files.size > 0)
   },
-  // Whoever opens the pipe to read it waits for ever; the device never ends.
+  // A collector that opens the pipe for reading blocks for ever; the device never ends.
   control: asRoot(async (ground) => {
     await chmod(ground.folder, 0o777)
     managedBy(await ground.outside(python(specialFiles, ground.folder)))
@@ -169,17 +170,21 @@ const specialArtifact: Attack = {
   explained: { wasm: wasmHas.noLinks },
 }
 
-/** Looks into every place where another sandbox could be. */
+/** Searches every path where another sandbox could be. */
 const searching = `
 import glob
 name = given
 places = ['/proc/[0-9]*/cwd/', '/proc/[0-9]*/root/work/', '/proc/[0-9]*/root/tmp/', '/tmp/', '/tmp/*/', '/tmp/*/*/',
   '/tmp/*/*/*/', '/var/tmp/', '/dev/shm/', '/work/*/', '../', '../*/', '../../*/', os.path.expanduser('~/')]
-return [open(path).read() for place in places for path in glob.glob(place + name)]`
+def content(path):
+    # A process through whose folder the file was found may have ended.
+    try: return open(path).read()
+    except OSError: return ''
+return [content(path) for place in places for path in glob.glob(place + name)]`
 
 const otherSandbox: Attack = {
   number: 10,
-  title: "look into another sandbox's workspace while it runs",
+  title: "read another sandbox's workspace while it runs",
   attempt: ({ runtime }) => spied(runtime),
   control: ({ unguarded }) => spied(unguarded),
 }
@@ -205,7 +210,7 @@ return managed`
 
 const leftovers: Attack = {
   number: 11,
-  title: 'read what the program before left behind',
+  title: 'read files that an earlier program left behind',
   attempt: async ({ inside }) => leftBehind(inside),
   control: async ({ outside }) => leftBehind(outside),
 }
@@ -214,7 +219,9 @@ async function leftBehind(run: (job: SandboxJob) => Promise<Outcome>): Promise<A
   const [name, text] = [`left-${randomUUID()}`, `canary-${randomUUID()}`]
   try {
     managedBy(await run(python(leaving, { name, text })))
-    return endOf(holds(await run(python(searching, name)), text))
+    const outcome = await run(python(searching, name))
+    if (!Array.isArray(outcome.value)) throw new Error('The search did not get to its end.')
+    return endOf(holds(outcome, text))
   } finally {
     for (const folder of [tmpdir(), '/var/tmp', '/dev/shm', process.env.HOME ?? '/'])
       await rm(join(folder, name), { force: true })

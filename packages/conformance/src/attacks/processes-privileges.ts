@@ -1,10 +1,23 @@
-import type { Attack } from './attack.ts'
-import { asRoot, callingPython, endOf, managedBy, onHost, python, stranger, wasmHas } from './programs.ts'
-import { onStage } from './staged.ts'
+import { globSync, readFileSync } from 'node:fs'
+import { isObject } from '@gantry/contract/internal/json'
+import { type Attack, whileRunning } from './attack.ts'
+import { hostProcesses } from './host.ts'
+import {
+  asRoot,
+  callingPython,
+  endOf,
+  hasOwnKernel,
+  managedBy,
+  onHost,
+  onStage,
+  python,
+  stranger,
+  wasmHas,
+} from './programs.ts'
 
 const explained = { wasm: wasmHas.noProcesses }
 
-/** Starts programs of root's with the bit, which wait for input, and looks whom the kernel takes them for. */
+/** Starts setuid root programs that wait for input, and reads their user ids. */
 const borrowing = `
 import shutil, subprocess, time
 def effective(command):
@@ -35,9 +48,9 @@ return managed`
 
 const setuidPrograms: Attack = {
   number: 26,
-  title: 'a program of root with the setuid bit, file capabilities, or becoming root outright',
+  title: 'setuid root programs, file capabilities and setuid(0)',
   attempt: async ({ inside }) => endOf(managedBy(await inside(python(borrowing))).length > 0),
-  // By somebody who is not root and not in a sandbox.
+  // As a user who is neither root nor in a sandbox.
   control: asRoot(async () => {
     const managed = onHost(python(`os.chdir('/tmp')\n${borrowing.replace("tries('copy', own_copy)", '')}`), {
       uid: stranger,
@@ -66,7 +79,7 @@ return managed`
 
 const coreDump: Attack = {
   number: 27,
-  title: 'a crash leaves the memory of the program, with its secrets, on disk',
+  title: 'a core dump leaves the memory of the program, with its secrets, on disk',
   attempt: async ({ inside }) => endOf(managedBy(await inside(python(crashing, '.'))).length > 0),
   control: async ({ folder }) => endOf(JSON.stringify(onHost(python(crashing, folder))).includes('dumped')),
   explained,
@@ -111,11 +124,16 @@ interface Typed {
   readonly managed: string
 }
 
+function isTyped(value: unknown): value is Typed {
+  return isObject(value) && ['typed', 'error', 'managed'].every((name) => typeof value[name] === 'string')
+}
+
 function typed(kind?: string): Typed {
   const found = onStage(python(typing), {
     before: terminal,
     ...(kind === undefined ? {} : { kind }),
-  }) as unknown as Typed
+  })
+  if (!isTyped(found)) throw new Error('The worker returned something else.')
   if (found.error !== '') throw new Error(`The worker failed: ${found.error}`)
   return found
 }
@@ -153,8 +171,14 @@ return managed`
 
 const priorities: Attack = {
   number: 30,
-  title: 'real-time scheduling, a better nice value, a better disk priority',
-  attempt: async ({ inside }) => endOf(managedBy(await inside(callingPython(hurrying))).length > 0),
+  title: 'real-time scheduling, a lower nice value, a higher I/O priority',
+  async attempt({ inside, runtime }) {
+    if (!hasOwnKernel({ runtime })) return endOf(managedBy(await inside(callingPython(hurrying))).length > 0)
+    // What a kernel of the sandbox's own takes down for a program counts only where it changes a process of the host.
+    const before = new Set(hurried())
+    const waits = `${hurrying.replace('return managed', '')}\nos.nice(-20)\nprint('on', flush=True)\nimport time\ntime.sleep(15)`
+    return whileRunning(runtime, callingPython(waits), () => endOf(hurried().some((pid) => !before.has(pid))))
+  },
   // Out of the control groups too, which give no real time either.
   control: asRoot(async () => {
     const managed = onHost(callingPython(hurrying))
@@ -164,10 +188,28 @@ const priorities: Attack = {
   explained,
 }
 
-/** With flags behind a pointer no filter sees; what is answered decides whether programs take the older call. */
+/** Programs of the host that run before others: with a nice value below 0, or in real time. */
+function hurried(): number[] {
+  return hostProcesses().flatMap(({ pid, command }) => {
+    // Threads of the kernel have no command.
+    if (command.length === 0) return []
+    const stats = globSync(`/proc/${pid}/task/*/stat`).flatMap((path) => {
+      try {
+        const stat = readFileSync(path, 'latin1')
+        return [stat.slice(stat.lastIndexOf(')') + 2).split(' ')]
+      } catch {
+        // It ended while we looked.
+        return []
+      }
+    })
+    return stats.some((fields) => Number(fields[16]) < 0 || Number(fields[38]) !== 0) ? [pid] : []
+  })
+}
+
+/** clone3 passes its flags behind a pointer, which no filter sees; with ENOSYS programs fall back to clone. */
 const hiddenFlags: Attack = {
   number: 31,
-  title: 'clone3 with flags that a filter cannot see; programs are told that there is no such call, and go on',
+  title: 'clone3 with flags that a filter cannot see; programs get ENOSYS and fall back to clone',
   async attempt({ inside }) {
     const found = managedBy(await inside(callingPython(cloning)))
     return endOf(found.some((name) => name !== 'no such call' && name !== 'thread') || found.length !== 2)

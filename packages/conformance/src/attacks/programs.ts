@@ -1,15 +1,15 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { chmodSync, existsSync, writeFileSync } from 'node:fs'
+import { chmodSync, closeSync, existsSync, openSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Json } from '@gantry/contract'
 import type { Outcome, SandboxJob, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
-import { numbers } from '@gantry/sandbox/internal/process/seccomp/numbers'
+import { numbers } from '@gantry/sandbox/internal/process/seccomp/filters'
 import type { Attack, AttackEnd, Excused, Ground } from './attack.ts'
 
 export const isRoot = process.getuid?.() === 0
 
-/** Somebody on the host who is neither root nor anybody else. */
+/** An ordinary uid without an account on the host. */
 export const stranger = 0x6fff_ff70
 
 /** Of the host, for controls that no runtime may stand in the way of. */
@@ -20,7 +20,7 @@ export function asRoot(control: (ground: Ground) => Promise<AttackEnd>): Attack[
   return isRoot ? control : 'only root could do this without the guard'
 }
 
-/** The end of an attack that got too much memory: where nobody but the kernel could count it, and does not, a reason. */
+/** The result of an attack that got too much memory: a reason where only the kernel could count it and does not. */
 export function tooMuchIn({ enforced }: Outcome): AttackEnd | Excused {
   if (enforced.memoryBytes?.startsWith('cgroup') === true) return 'succeeded'
   return {
@@ -89,7 +89,7 @@ def errno_of(name, *args):
     return 0
 `
 
-/** Python for a sandbox; what the program is told is in `given`. */
+/** Python for a sandbox; the program's input is in `given`. */
 export function python(code: string, given: Json = null, more: Partial<SandboxJob> = {}): SandboxJob {
   return { ...more, program: { kind: 'code', language: 'python', code: whole(code, given) } }
 }
@@ -150,11 +150,21 @@ export function managedBy({ exit, value, stderr, hit }: Outcome): readonly strin
   return value.map(String)
 }
 
-/** The last number that a program said, a line each; throws when it said none, because then it did nothing. */
-export function lastNumber({ stdout, stderr }: Outcome): number {
+/**
+ * The last number that a program printed, a line each. Zero when the memory limit ended it before a line arrived: a kernel of
+ * the sandbox's own dies with what it had not yet passed on. Throws when it printed none otherwise, because then it did nothing.
+ */
+export function lastNumber({ stdout, stderr, exit, hit }: Outcome): number {
   const found = new TextDecoder().decode(stdout.bytes).trim().split('\n').at(-1) ?? ''
-  if (!/^\d+$/.test(found)) throw new Error(`The program said nothing: ${new TextDecoder().decode(stderr.bytes)}`)
-  return Number(found)
+  if (/^\d+$/.test(found)) return Number(found)
+  if (hit === 'memoryBytes') return 0
+  const said = new TextDecoder().decode(stderr.bytes).slice(-2_000)
+  throw new Error(`The program printed no number: ${JSON.stringify({ exit, hit, found })} ${said}`)
+}
+
+/** Whether programs run on a kernel of the sandbox's own: what they change there is changed for the sandbox alone. */
+export function hasOwnKernel({ runtime }: Pick<Ground, 'runtime'>): boolean {
+  return runtime.isolation === 'kernel' || runtime.isolation === 'microvm'
 }
 
 export function endOf(managed: boolean): AttackEnd {
@@ -167,12 +177,14 @@ export interface ProgramAttack {
   readonly title: string
   /** Ends with `return managed`. */
   readonly code: string
-  /** Lays the scene on the host and gives what the program is told. */
+  /** Prepares the host and returns the program's input. */
   given?(ground: Ground, place: 'inside' | 'outside'): Json
   /** What it must get done where nothing guards; something at all when absent. */
   readonly shown?: readonly string[]
   readonly control?: Attack['control']
   readonly spec?: Partial<SandboxSpec>
+  /** Why what it got done inside is no harm there; absent, or undefined, when it is. */
+  excuse?(managed: readonly string[], ground: Ground): Excused | undefined
   readonly explained?: Attack['explained']
 }
 
@@ -184,8 +196,9 @@ export function programAttack(attack: ProgramAttack): Attack {
     title,
     async attempt(ground) {
       const managed = managedBy(await ground.inside(job(ground, 'inside'), spec))
-      if (managed.length > 0) ground.note(`inside it managed ${managed.join(', ')}`)
-      return endOf(managed.length > 0)
+      if (managed.length === 0) return 'blocked'
+      ground.note(`inside it managed ${managed.join(', ')}`)
+      return attack.excuse?.(managed, ground) ?? 'succeeded'
     },
     control:
       attack.control ??
@@ -199,7 +212,7 @@ export function programAttack(attack: ProgramAttack): Attack {
   }
 }
 
-/** A file on the host that everybody there may read, with a text that is nowhere else. */
+/** A file on the host that every user may read, with a text that is nowhere else. */
 export interface Canary {
   readonly path: string
   readonly text: string
@@ -217,4 +230,44 @@ export function canaryIn({ folder }: Ground, name = 'canary'): Canary {
 export function holds({ value, stdout, stderr, files }: Outcome, text: string): boolean {
   const bytes = [stdout.bytes, stderr.bytes, ...files.values()]
   return JSON.stringify(value ?? null).includes(text) || bytes.some((part) => Buffer.from(part).includes(text))
+}
+
+/** A worker with something about it that a runtime in this process cannot have. */
+export interface Stage {
+  /** Files or folders that the worker was started with, by the number of the descriptor. */
+  readonly descriptors?: { readonly [number: number]: string }
+  /** Python that runs before, in the process that becomes the worker. */
+  readonly before?: string
+  /** Which runtime the worker opens; absent for a program with nothing between it and the stage. */
+  readonly kind?: string
+}
+
+const fixture = join(import.meta.dirname, 'staged.fixture.ts')
+
+/** Runs Python in a sandbox of a separate worker, or directly in place of the worker; returns its value. */
+export function onStage(job: SandboxJob, { descriptors = {}, before = 'pass', kind }: Stage): Json {
+  if (job.program.kind !== 'code') throw new Error('only code goes on stage')
+  const { code } = job.program
+  const command = kind === undefined ? [hostPython, '-c', hostScript(code)] : [process.execPath, fixture, kind]
+  const opened = Object.entries(descriptors).map(([number, path]) => [Number(number), openSync(path, 'r')] as const)
+  const stdio: (number | 'pipe' | 'ignore')[] = ['ignore', 'pipe', 'pipe']
+  for (const [number, fd] of opened) stdio[number] = fd
+  try {
+    const started = spawnSync(
+      hostPython,
+      ['-c', `import os, sys\n${before}\nos.execv(sys.argv[1], sys.argv[1:])`, ...command],
+      {
+        stdio: Array.from(stdio, (one) => one ?? 'ignore'),
+        env: { ...process.env, GANTRY_STAGED: code },
+        encoding: 'utf8',
+        // A virtual machine that is emulated boots for long on a busy host.
+        timeout: 120_000,
+        killSignal: 'SIGKILL',
+      },
+    )
+    if (started.status !== 0) throw new Error(`The worker failed: ${started.stderr}`)
+    return JSON.parse(started.stdout.trim().split('\n').at(-1) ?? '')
+  } finally {
+    for (const [, fd] of opened) closeSync(fd)
+  }
 }

@@ -1,7 +1,6 @@
 import type { Outcome, SandboxJob } from '@gantry/core/internal/runtimes/runtime'
-import type { Attack, Ground } from './attack.ts'
+import { type Attack, attackLimits, type Ground, isInPod } from './attack.ts'
 import { callingPython, endOf, javascript, lastNumber, python, tooMuchIn } from './programs.ts'
-import { attackLimits } from './run.ts'
 
 const mebi = 1024 * 1024
 const limit = 64 * mebi
@@ -58,7 +57,7 @@ def grow():
 class Message(ctypes.Structure): _fields_ = [('kind', ctypes.c_long), ('text', ctypes.c_char * 8192)]
 message = Message(1, b'x' * 8192)
 def give_back():
-    """Queues outlive whoever made them where no namespace ends with it, as in the control."""
+    """Queues outlive their maker where no namespace ends with it, as in the control."""
     for queue in kept: libc.msgctl(queue, 0, None)
 def grow():
     queue = libc.msgget(0, 0o1600)
@@ -100,12 +99,17 @@ def grow():
     one.setblocking(False)
     kept.append(one)
     for _ in range(64): sender.sendto(bytes(32768), one.getsockname())
-    # Only what was not dropped is there; it is looked at, not taken.
+    # Only what was not dropped is there; it is looked at, not taken, where the kernel can move on while it looks.
     one.setsockopt(socket.SOL_SOCKET, 42, 0)
+    try: look = socket.MSG_PEEK if one.getsockopt(socket.SOL_SOCKET, 42) >= 0 else 0
+    except OSError: look = 0
     seen = 0
     try:
-        while True: seen += len(one.recv(65536, socket.MSG_PEEK))
+        while True: seen += len(one.recv(65536, look))
     except OSError: pass
+    # What was taken is sent once more.
+    if look == 0:
+        for _ in range(64): sender.sendto(bytes(32768), one.getsockname())
     return seen`,
 }
 
@@ -124,7 +128,9 @@ const jobsOf = (kind: string): ReadonlyMap<string, SandboxJob> =>
             ),
           ],
         ]
-      : Object.entries(ways).map(([name, code]) => [name, callingPython(`${growing}${code}\nhold(grow)`)]),
+      : Object.entries(ways)
+          .filter(([name]) => !isInPod(kind) || !/^(?:TCP|UDP)/.test(name))
+          .map(([name, code]) => [name, callingPython(`${growing}${code}\nhold(grow)`)]),
   )
 
 /** The ways by which more was held than the limit says, with what came of each. */
@@ -134,7 +140,7 @@ async function beyond(ground: Ground, run: Ground['inside'], memoryBytes: number
     const outcome = await run(job, { limits: { ...attackLimits, memoryBytes } })
     const held = lastNumber(outcome)
     ground.note(`${name}: ${Math.round(held / mebi)} MiB`)
-    // A run that was ended for it may have had a little more by the time somebody looked.
+    // A run that was ended for it may have had a little more before it was measured.
     if (held > limit && outcome.hit !== 'memoryBytes') found.set(name, outcome)
   }
   return found
@@ -142,7 +148,7 @@ async function beyond(ground: Ground, run: Ground['inside'], memoryBytes: number
 
 export const heldMemory: Attack = {
   number: 56,
-  title: 'memory by mappings, files in memory, segments, messages, pipes and the buffers of sockets',
+  title: 'memory by mappings, memfds, shared segments, message queues, pipes and socket buffers',
   async attempt(ground) {
     const found = await beyond(ground, ground.inside, limit)
     const [outcome] = found.values()

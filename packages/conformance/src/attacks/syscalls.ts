@@ -1,6 +1,5 @@
 import type { Attack } from './attack.ts'
-import { callingPython, canaryIn, endOf, programAttack, wasmHas } from './programs.ts'
-import { onStage } from './staged.ts'
+import { callingPython, canaryIn, endOf, onStage, programAttack, wasmHas } from './programs.ts'
 
 const explained = { wasm: wasmHas.noCalls }
 
@@ -30,7 +29,7 @@ def low_page(words):
 
 const oldCalls = programAttack({
   number: 32,
-  title: 'int 0x80: calls by the numbers of 32-bit programs',
+  title: 'int 0x80: system calls by their 32-bit numbers',
   code: `${oldGate}
 tries('getpid', lambda: alone(lambda: gate(20) == os.getpid()))
 tries('unshare', lambda: alone(lambda: gate(310, 0x10000000) == 0))
@@ -41,7 +40,7 @@ return managed`,
 
 const x32Calls = programAttack({
   number: 33,
-  title: 'calls with the bit of x32',
+  title: 'system calls with the x32 bit',
   code: `
 tries('getpid', lambda: alone(lambda: call(0x40000000 | 39) == os.getpid()))
 tries('ptrace', lambda: alone(lambda: call(0x40000000 | 521, 0, 0, 0, 0) == 0))
@@ -52,10 +51,12 @@ return managed`,
 
 const oldSockets = programAttack({
   number: 34,
-  title: 'the 32-bit socketcall, around the rules for address families',
+  title: 'the 32-bit socketcall, to bypass the rules for address families',
   code: `${oldGate}
+import stat
 for name, words in (('netlink', (16, 3, 0)), ('packet', (17, 3, 0)), ('raw', (2, 3, 255)), ('unix', (1, 1, 0))):
-    tries(name, lambda: alone(lambda: gate(102, 1, low_page(words)) >= 0))
+    # A kernel that takes the number for another call answers with something that is no socket.
+    tries(name, lambda: alone(lambda: stat.S_ISSOCK(os.fstat(gate(102, 1, low_page(words))).st_mode)))
 return managed`,
   shown: ['netlink', 'raw', 'unix'],
   explained: x64Only,
@@ -76,7 +77,7 @@ return managed`,
 
 const userFaults = programAttack({
   number: 36,
-  title: 'userfaultfd, of user mode and of all',
+  title: 'userfaultfd, restricted to user mode and unrestricted',
   code: `
 for flags in (0, 1): tries(str(flags), lambda: call('userfaultfd', flags) >= 0)
 tries('device', lambda: os.open('/dev/userfaultfd', os.O_RDWR) >= 0)
@@ -109,7 +110,7 @@ libc.syscall(numbers[1], b'user', b'${name}', b'secret', 6, -3)`
 
 const keys: Attack = {
   number: 37,
-  title: "keys: the secret in the worker's session keyring, and keys of the own",
+  title: "keyctl: a secret in the worker's session keyring, and new keys",
   attempt: async (ground) => endOf(keysOf(ground.runtime.kind).length > 0),
   control: async () => endOf(['read session', 'add', 'request'].every((name) => keysOf().includes(name))),
   explained,
@@ -133,13 +134,13 @@ import struct
 def counter(kind, config):
     event = ctypes.create_string_buffer(struct.pack('IIQ', kind, 128, config), 128)
     return call('perf_event_open', event, 0, -1, -1, 0) >= 0
-def everybodys():
+def of_all():
     event = ctypes.create_string_buffer(struct.pack('IIQ', 1, 128, 0), 128)
     return call('perf_event_open', event, -1, 0, -1, 0) >= 0
 tries('map', lambda: call('bpf', 0, ctypes.create_string_buffer(struct.pack('IIII', 2, 4, 4, 1), 128), 128) >= 0)
 tries('own clock', lambda: counter(1, 0))
 tries('hardware', lambda: counter(0, 0))
-tries('everybody', everybodys)
+tries('all', of_all)
 return managed`,
   explained,
 })
@@ -166,7 +167,7 @@ return managed`,
 
 const handles = programAttack({
   number: 40,
-  title: 'files by handle, past all folders',
+  title: 'open files by handle, past all directories',
   code: `
 import struct
 def handle_of(path):
@@ -190,7 +191,7 @@ return managed`,
 
 const families = programAttack({
   number: 41,
-  title: 'sockets of the kernel, of packets, of the hypervisor, and raw ones',
+  title: 'netlink, packet, vsock, raw and other rare sockets',
   code: `
 import socket
 STREAM, DATAGRAM, RAW, SEQUENCED = 1, 2, 3, 5
@@ -208,10 +209,10 @@ return managed`,
   explained,
 })
 
-/** What is executed from memory is under the same filter, and a memory that even the kernel cannot look into is refused. */
+/** A program executed from memory is under the same filter, and memory that the kernel cannot read is refused. */
 const memoryFiles = programAttack({
   number: 42,
-  title: 'a program out of a memory file runs past the filter, and secret memory',
+  title: 'run a program from a memfd past the filter, and allocate secret memory',
   code: `
 def unfiltered():
     file = os.memfd_create('program')
@@ -233,7 +234,7 @@ return managed`,
 
 const ownFilter = programAttack({
   number: 43,
-  title: 'a filter of the own that hands calls to another process, or takes them',
+  title: 'install a seccomp filter, with and without a listener',
   code: `
 import struct
 allow = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0x7fff0000))
@@ -247,10 +248,13 @@ return managed`,
   explained,
 })
 
-/** Called so that nothing would happen where it is allowed: what is told apart is whether the kernel would listen. */
+/**
+ * Called so that nothing would happen where it is allowed: the error shows whether the kernel would have accepted the
+ * call.
+ */
 const kernelControl = programAttack({
   number: 44,
-  title: 'kexec, modules, accounting, swap, quotas, the clock, ports, the name of the machine, a restart',
+  title: 'kexec, modules, accounting, swap, quotas, the clock, I/O ports, the host name, a reboot',
   code: `
 REFUSED, ABSENT = 1, 38
 name = os.uname().nodename.encode()
@@ -268,10 +272,10 @@ return managed`,
   explained,
 })
 
-/** Calls that this kernel has and that nobody thought of, and numbers that none has: both are told that they do not exist. */
+/** Calls that this kernel has and no list names, and numbers that no kernel has: both fail with ENOSYS. */
 const unknownCalls = programAttack({
   number: 45,
-  title: 'calls that no list names, and numbers of the future',
+  title: 'system calls that no list names, and unassigned numbers',
   code: `
 there = {'landlock_create_ruleset': 444, 'process_mrelease': 448, 'listmount': 458, 'lsm_list_modules': 461, 'statmount': 457}
 for name, number in there.items(): tries(name, lambda: errno_of(number, 0, 0, 0, 0) != 38)

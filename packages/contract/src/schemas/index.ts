@@ -1,5 +1,4 @@
-import { callSchema } from './call.ts'
-import { chainResultSchema, chainSchema } from './chain.ts'
+import { callSchema, chainResultSchema, chainSchema } from './call.ts'
 import { errorSchema } from './error.ts'
 import { resultSchema, streamEventSchema } from './result.ts'
 import { toolSchema } from './tool.ts'

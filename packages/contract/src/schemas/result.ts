@@ -1,5 +1,15 @@
-import type { ProgramCall, ProgramReport } from '../code.ts'
-import type { ArtifactRef, LogLevel, Result, ResultStatus, ResultTool, Usage, Warning } from '../result.ts'
+import type {
+  ArtifactRef,
+  LogLevel,
+  ProgramCall,
+  ProgramReport,
+  Result,
+  ResultRuntime,
+  ResultStatus,
+  ResultTool,
+  Usage,
+  Warning,
+} from '../result.ts'
 import { codeNames, errorDefs, issue } from './error.ts'
 import { amount, anyJson, anyObject, count, dialect, every, type Shape, text, textMap, time } from './shape.ts'
 
@@ -44,7 +54,7 @@ const artifact = {
 
 const effect = {
   type: 'object',
-  description: "A typed write-back to the caller's world.",
+  description: "An effect on the caller's world.",
   required: ['kind'],
   oneOf: [
     { properties: { kind: { const: 'file' }, artifact: { $ref: '#/$defs/artifact' } }, required: ['artifact'] },
@@ -76,7 +86,7 @@ const programCall = {
 
 const program = {
   type: 'object',
-  description: 'What a program over tools did besides its output.',
+  description: 'What a program over tools did in addition to its output.',
   properties: {
     language: { enum: ['javascript', 'typescript', 'python', 'workflow'] },
     printed: text,
@@ -93,6 +103,17 @@ const tool = {
   required: ['id', 'version'],
 } as const satisfies Shape<ResultTool>
 
+const runtime = {
+  type: 'object',
+  properties: {
+    kind: text,
+    isolation: text,
+    image: { ...text, description: 'The digest of the image of a container.' },
+    inner: { ...text, description: 'The kind of runtime that another host selected.' },
+  },
+  required: ['kind', 'isolation'],
+} as const satisfies Shape<ResultRuntime>
+
 const result = {
   type: 'object',
   description: 'The one outcome of a call. Unknown members are allowed, so that old readers take newer results.',
@@ -100,7 +121,7 @@ const result = {
     callId: text,
     tool: { ...tool, description: 'The tool that really ran; absent when none was found.' },
     backend: { type: 'object', properties: { kind: text, name: text }, required: ['kind', 'name'] },
-    runtime: { type: 'object', properties: { kind: text, isolation: text }, required: ['kind', 'isolation'] },
+    runtime,
     status: { enum: statuses },
     output: anyJson,
     content: { type: 'array', items: { $ref: '#/$defs/content' } },

@@ -3,17 +3,17 @@ import { type Identity, ToolError } from '@gantry/contract'
 import type { ArtifactInfo, Artifacts } from './artifact.ts'
 
 export interface MemoryArtifactsOptions {
-  /** Files at a time; 1,000. */
+  /** Most files; 1,000 by default. */
   readonly files?: number
-  /** Of all files together; 64 MB. */
+  /** Most bytes of all files together; 64 MiB by default. */
   readonly bytes?: number
 }
 
-/** Files in the memory of this process, which go with it. What is over its room is refused: nothing is dropped for it. */
+/** Stores files in the memory of this process. A file beyond the capacity is refused; no other file is evicted. */
 export function memoryArtifacts({ files = 1_000, bytes = 67_108_864 }: MemoryArtifactsOptions = {}): Artifacts {
-  const kept = new Map<string, Kept>()
+  const kept = new Map<string, StoredArtifact>()
   let used = 0
-  const find = (id: string, { tenant }: Identity): Kept => {
+  const find = (id: string, { tenant }: Identity): StoredArtifact => {
     const found = kept.get(id)
     if (found?.tenant !== tenant) throw new ToolError('NOT_FOUND', 'There is no artifact of this id.')
     return found
@@ -21,7 +21,10 @@ export function memoryArtifacts({ files = 1_000, bytes = 67_108_864 }: MemoryArt
   return {
     async put({ name, mimeType, content }, { identity }) {
       if (kept.size >= files || used + content.length > bytes) {
-        throw new ToolError('LIMIT_EXCEEDED', `No more than ${files} files of ${bytes} bytes in all are kept here.`)
+        throw new ToolError(
+          'LIMIT_EXCEEDED',
+          `The artifact store is full: it keeps ${files} files and ${bytes} bytes in total.`,
+        )
       }
       const copy = Uint8Array.from(content)
       const id = `art_${randomBytes(16).toString('hex')}`
@@ -52,7 +55,7 @@ export function memoryArtifacts({ files = 1_000, bytes = 67_108_864 }: MemoryArt
       const found = kept.get(id)
       if (found === undefined || found.tenant !== reader.tenant) return false
       if (found.principal !== reader.principal) {
-        throw new ToolError('DENIED', 'Only who made a file may remove it.')
+        throw new ToolError('DENIED', 'Only the creator of a file may remove it.')
       }
       kept.delete(id)
       used -= found.content.length
@@ -61,7 +64,7 @@ export function memoryArtifacts({ files = 1_000, bytes = 67_108_864 }: MemoryArt
   }
 }
 
-interface Kept {
+interface StoredArtifact {
   readonly info: ArtifactInfo
   readonly content: Uint8Array
   readonly tenant: string
@@ -69,7 +72,7 @@ interface Kept {
 }
 
 function wrongCursor(): ToolError {
-  const message = 'is not a cursor that this list gave'
+  const message = 'is not a cursor of this list'
   return new ToolError('INPUT_INVALID', `The cursor ${message}; start again without it.`, {
     details: { issues: [{ path: '/cursor', message }] },
   })

@@ -1,14 +1,14 @@
-/** A part of a file as it can be shown. */
+/** A part of a file in a result. */
 export type Shown =
   | { readonly text: string; readonly start: number; readonly end: number }
   | { readonly base64: string; readonly start: number; readonly end: number }
 
-/** Of the JSON text of what is shown, so that it stays in a result. */
+/** Most bytes of the JSON text of a part, so that the result is not offloaded. */
 export const mostShown = 49_152
 
 /**
- * What bytes of a file say: text when they are UTF-8, but for a character that was cut at either end, and else base64.
- * `start` and `end` are where what is shown lies in the file.
+ * Bytes of a file as text when they are UTF-8, apart from characters truncated at either end, otherwise as base64.
+ * `start` and `end` are the range of the result in the file.
  */
 export function showBytes(bytes: Buffer, start: number, isEnd: boolean): Shown {
   const skip = start === 0 ? 0 : cutStart(bytes)
@@ -31,14 +31,14 @@ function textOf(bytes: Buffer): string | undefined {
   }
 }
 
-/** How many bytes at the beginning belong to a character that began before. */
+/** How many bytes at the start belong to a character that starts before them. */
 export function cutStart(bytes: Buffer): number {
   let count = 0
   while (count < 3 && isContinuation(bytes[count])) count++
   return count
 }
 
-/** Where the last character ends that is all there. */
+/** The end of the last complete character. */
 export function wholeEnd(bytes: Buffer): number {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {
     const byte = bytes[bytes.length - back] ?? 0

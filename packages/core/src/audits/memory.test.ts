@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { testAudit } from '@gantry/conformance/internal/audit'
+import { testAudit } from '@gantry/conformance/internal/host-ports'
 import type { AuditRecord } from './audit.ts'
 import { memoryAudit } from './memory.ts'
 
@@ -9,7 +9,7 @@ testAudit('memory', async () => {
   return { audit, read: async () => audit.records() }
 })
 
-test('the newest records are kept when there are more than fit', () => {
+test('the memory audit log keeps the newest records up to its capacity', () => {
   const audit = memoryAudit({ capacity: 3 })
   for (const callId of ['a', 'b', 'c', 'd', 'e']) audit.write({ callId } as AuditRecord)
   assert.deepEqual(

@@ -1,12 +1,12 @@
 import type { Audit, AuditRecord } from './audit.ts'
 
-/** The last records, in this process only. */
+/** The newest records, in the memory of this process. */
 export interface MemoryAudit extends Audit {
   /** Oldest first. */
   records(): AuditRecord[]
 }
 
-/** Keeps the newest `capacity` records and forgets older ones. */
+/** Keeps the newest `capacity` records and drops older ones. */
 export function memoryAudit(options: { readonly capacity?: number } = {}): MemoryAudit {
   const capacity = options.capacity ?? 1_000
   const ring: AuditRecord[] = []

@@ -17,11 +17,11 @@ import type {
 } from '@gantry/contract'
 import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Egress } from '../egress/egress.ts'
+import type { RuntimeChoice } from '../runtimes/runtimes.ts'
 import type { Span } from '../tracing/tracer.ts'
-import type { FoundTools, InnerCalls, ProgramNesting } from './inner-calls.ts'
-import type { ProgramJournal } from './program-journal.ts'
+import type { EffectSink, InnerNames, ProgramJournal } from './program-journal.ts'
 
-/** One progress report, when the positional form does not fit. */
+/** A progress report as an object instead of positional arguments. */
 export interface ProgressReport {
   readonly progress: number
   readonly total?: number
@@ -29,71 +29,71 @@ export interface ProgressReport {
 }
 
 /**
- * What a tool sees of the call it serves. Its functions may be taken off and passed on.
- * After the call has ended, reports are ignored and `signal` is aborted if anyone asked for it.
+ * The context of a call for its tool. Its functions may be detached and passed on.
+ * After the call has ended, reports are ignored, and `signal` is aborted if it was ever read.
  */
 export interface ToolContext {
   readonly callId: string
-  /** Id of the tool that runs, with its version. */
+  /** Id of the running tool, with its version. */
   readonly tool: string
   readonly identity: Identity
-  /** Stable over attempts; pass it downstream. The call id when the caller gave none. */
+  /** The same for all attempts; pass it downstream. The call id when the caller gave none. */
   readonly idempotencyKey: string
   /** 1 for the first attempt. */
   readonly attempt: number
-  /** Rises with every holder of a durable call: a store that keeps the highest can refuse one that came back late. */
+  /** Increases with every lease of a durable call: a store that keeps the highest fence can reject a stale worker. */
   readonly fence: number | undefined
-  /** The call's place in a trace, as W3C writes it; pass it downstream. Undefined when it belongs to none. */
+  /** W3C `traceparent` of the call; pass it downstream. Undefined when the call is not traced. */
   readonly traceparent?: string | undefined
   /**
-   * What the gateway of the caller says of the occasion of the call: display names, message ids, the context of a room.
-   * It is data from outside, as hostile as the arguments, and says nothing of who calls: `identity` does. Backends do not
-   * forward it. Undefined when the call came without any.
+   * Metadata from the gateway of the caller: display names, message ids, the context of a room. It is untrusted, like the
+   * arguments, and does not identify the caller: `identity` does. Backends do not forward it. Undefined when the call has
+   * none.
    */
   readonly origin?: JsonObject | undefined
-  /** Aborted on cancel, timeout and when the caller goes away; its reason says which. */
+  /** Aborted on cancel, on timeout and when the caller disconnects; the reason tells which. */
   readonly signal: AbortSignal
-  /** Only the secrets the tool declares. */
+  /** Only the secrets that the tool declares. */
   readonly secrets: { readonly [name: string]: string }
   progress(progress: number | ProgressReport, total?: number, message?: string): void
   log(message: string, data?: Json): void
   log(level: LogLevel, message: string, data?: Json): void
   /**
-   * Sends a message to the caller's world while the tool runs: it leaves at once, is numbered within the call, and is an
-   * effect of the result once it is safe; when it could not be sent, the result says so in a warning. A message that
-   * left stays sent whatever becomes of the call. Throws OUTPUT_INVALID for what is no JSON, LIMIT_EXCEEDED for too much.
+   * Sends a message to the caller while the tool runs. It is sent at once, numbered within the call, and becomes an effect
+   * of the result once it is durable; a failed send is a warning on the result. A sent message is not undone by the
+   * outcome of the call. Throws OUTPUT_INVALID for a value that is not JSON, LIMIT_EXCEEDED over a limit.
    */
   send(message: Json): void
   /**
-   * Leaves a file for the caller, as an artifact and an effect of the result. The content is copied. Rejects with
-   * STORE_UNAVAILABLE when it cannot be kept or the host keeps no files, LIMIT_EXCEEDED for too many or too large ones.
+   * Stores a file for the caller, as an artifact and an effect of the result. The content is copied. Rejects with
+   * STORE_UNAVAILABLE when the store fails or the host stores no files, LIMIT_EXCEEDED for too many or too large files.
    */
   attach(file: AttachedFile): Promise<ArtifactRef>
   /**
-   * Offers a tool to the caller from here on, as an effect of the result; it gives no right to call it. Throws
-   * OUTPUT_INVALID for a tool that is not there for this caller, LIMIT_EXCEEDED for too many.
+   * Offers a tool to the caller, as an effect of the result; it grants no right to call it. Throws OUTPUT_INVALID for a
+   * tool that is hidden from the caller, LIMIT_EXCEEDED for too many.
    */
   inject(tool: string): void
   /**
-   * Calls another tool in the name of the caller of this one: always a Result, whatever the outcome. The inner call passes
-   * the same pipeline under the same policy, is in the trace and has this call as its parent in the audit log. It ends with
-   * this call, and nothing of it is kept for a repeat: it is a part of this call's effect. A call that a person must
-   * approve is APPROVAL_REQUIRED where the host asks later. Rejects with LIMIT_EXCEEDED past `limits.innerCalls` or
-   * `limits.innerDepth`, which all calls inside one another share, and with CANCELLED after this call has ended.
+   * Calls another tool as the caller of this one; resolves with a Result for every outcome. The inner call passes the same
+   * pipeline and policy, is in the trace and has this call as its parent in the audit log. It ends with this call, and it
+   * is not journaled for a retry: it is part of the effect of this call. A call that needs approval is APPROVAL_REQUIRED
+   * where the host approves asynchronously. Rejects with LIMIT_EXCEEDED past `limits.innerCalls` or `limits.innerDepth`,
+   * which nested calls share, and with CANCELLED after this call has ended.
    */
   run(tool: string, args?: unknown, options?: ToolCallOptions): Promise<Result>
-  /** Runs a chain in the same way; each of its calls counts. */
+  /** Runs a chain in the same way; each of its calls counts towards the limits. */
   chain(steps: readonly ChainStep[], options?: ToolChainOptions): Promise<ChainResult>
-  /** Tools that fit the words, best first, of those that the caller may use. */
+  /** Searches the tools that the caller may use, best match first. */
   search(query: string, options?: InnerSearchOptions): Promise<FoundTools>
 }
 
-/** How a call inside a tool differs from the executor's defaults. */
+/** Options of an inner call. */
 export interface ToolCallOptions {
   readonly timeoutMs?: number | undefined
-  /** Made of the outer call's key and the number of the call when absent. */
+  /** Derived from the key of the outer call and the number of the inner call when absent. */
   readonly idempotencyKey?: string | undefined
-  /** Ends it before the outer call ends. */
+  /** Cancels the inner call before the outer call ends. */
   readonly signal?: AbortSignal | undefined
 }
 
@@ -107,61 +107,61 @@ export interface InnerSearchOptions {
   readonly signal?: AbortSignal | undefined
 }
 
-/** A file that a tool leaves for its caller. */
+/** A file that a tool attaches for its caller. */
 export interface AttachedFile {
-  /** What it is to be called; folders and what cannot be seen are taken out of it. */
+  /** The file name; folders and invisible characters are removed from it. */
   readonly name: string
   readonly content: string | Uint8Array
-  /** `text/plain` for a text, `application/octet-stream` for bytes, unless told. */
+  /** When absent, `text/plain` for a text and `application/octet-stream` for bytes. */
   readonly mimeType?: string
 }
 
-/** What a backend sees of a call, beyond what its tool may see. */
+/** The context of a call for its backend, with more than the tool receives. */
 export interface BackendContext extends ToolContext {
   /**
-   * The value behind `secret:name` for this caller; from here on it is kept out of everything that leaves the call.
-   * Ask at the last moment and keep nothing. Rejects with SECRET_UNAVAILABLE.
+   * The value of `secret:name` for this caller; from now on it is redacted from everything that leaves the call.
+   * Fetch it at the last moment and do not keep it. Rejects with SECRET_UNAVAILABLE.
    */
   secret(name: string): Promise<string>
-  /** Keeps a text that was made of secrets, such as basic credentials, out of everything that leaves the call. */
+  /** Redacts a text derived from secrets, such as basic credentials, from everything that leaves the call. */
   conceal(value: string): void
-  /** The least isolation that the policy demands of a program; only backends that enforce it get such calls. */
+  /** The least isolation that the policy requires for a program; only backends that enforce it receive such calls. */
   readonly floor?: Isolation | undefined
-  /** The attempt as a tracer sees it, for backends that take several steps. */
+  /** The span of the attempt, for backends with several steps. */
   readonly span?: Span | undefined
-  /** Keeps what the inner calls of a program come to, when the host takes programs up again. */
+  /** The journal of the inner calls of a program, when the host resumes programs. */
   readonly program?: ProgramJournal | undefined
-  /** For the inner calls of a program; absent where there is no executor around. */
+  /** Makes the inner calls of a program; absent without an executor. */
   readonly inner?: InnerCalls | undefined
-  /** Of a program that another one runs. */
+  /** The nesting of a program that another program runs. */
   readonly place?: ProgramNesting | undefined
-  /** Files of callers, to be read in the caller's name. */
+  /** Files of callers, read with the identity of the caller. */
   readonly artifacts: Artifacts
-  /** Whether the host keeps what is attached. */
+  /** Whether the host stores attached files. */
   readonly keepsFiles: boolean
-  /** Lists a file among the effects of the result that an earlier attempt of this call attached. */
+  /** Adds a file that an earlier attempt of this call attached to the effects of the result. */
   attachedBefore(artifact: ArtifactRef): void
-  /** Says what is known of the run besides its output, before the output is returned; later facts replace earlier ones. */
+  /** Reports facts about the run before the output is returned; later facts replace earlier ones. */
   measured(facts: Measured): void
 }
 
-/** What a backend knows of a run besides its output. */
+/** Facts about a run, in addition to its output. */
 export interface Measured {
   readonly runtime?: NonNullable<Result['runtime']>
   readonly usage?: Usage
-  /** Ends the call as failed although there is an output, which its Result then carries. */
+  /** Fails the call although it has an output, which the Result then carries. */
   readonly failure?: ToolError
-  /** What there is of an output when the call is stopped, for its Result; nothing in it counts as an answer. */
+  /** The partial output of a stopped call, for its Result; it is not interpreted as an outcome. */
   readonly partial?: Json
-  /** What a program over tools did besides. */
+  /** The report of a program over tools. */
   readonly program?: ProgramReport
-  /** For the Result, beside those of the pipeline. */
+  /** Added to the warnings of the pipeline on the Result. */
   readonly warnings?: readonly Warning[]
-  /** Nothing in the output says whether the call succeeded: an `exitCode` in it is a value like any other. */
+  /** The output is not interpreted: an `exitCode` in it does not fail the call. */
   readonly plain?: boolean
 }
 
-/** What happened to the tools that a backend brought. */
+/** The result of publishing the tools of a backend. */
 export interface Published {
   readonly registered: readonly string[]
   readonly quarantined: readonly string[]
@@ -169,33 +169,33 @@ export interface Published {
   readonly refused: readonly { readonly name: string; readonly reason: string }[]
 }
 
-/** What an executor gives a backend for as long as both live. */
+/** The services of an executor for a backend, valid until the backend is closed. */
 export interface BackendHost {
-  /** The only way out to a network. */
+  /** The only path to a network. */
   readonly egress: Egress
-  /** The value behind `secret:name` for the backend's own connection, kept out of all that its calls send back. */
+  /** The value of `secret:name` for the connection of the backend, redacted from everything that its calls return. */
   secret(name: string, signal: AbortSignal): Promise<string>
-  /** Keeps a value that is secret without having a name (an access token) out of all that its calls send back. */
+  /** Redacts a secret without a name, such as an access token, from everything that the calls of the backend return. */
   conceal(value: string): void
-  /** Makes these all the tools that this backend brings; those it brought before and are not here go. */
+  /** Replaces the tools of this backend; published tools that are not in the list are unregistered. */
   publish(tools: readonly Tool[]): Promise<Published>
-  /** Tells subscribers of the executor what happens to the backend; the text must hold no secret. */
+  /** Emits a backend event to the listeners of the executor; the text must hold no secret. */
   report(event: BackendReport): void
 }
 
-/** A backend's life: `down` comes with the reason, `restarting` with the time until then. */
+/** A lifecycle event of a backend: the message of `down` has the reason, that of `restarting` the delay. */
 export interface BackendReport {
   readonly kind: 'up' | 'down' | 'restarting' | 'changed' | 'log'
   readonly message: string
 }
 
-/** Whether a backend can take calls; `unknown` until somebody tried. */
+/** Whether a backend can serve calls; `unknown` until it was tried. */
 export interface Health {
   readonly status: 'up' | 'down' | 'unknown'
   readonly message?: string
 }
 
-/** What confines a call where it runs: fields of its tool, and the floor that the policy sets. */
+/** Confinement requirements of a call: fields of its tool, and the floor of the policy. */
 export type Demand = 'profile' | 'runtime' | 'egress' | 'floor'
 
 /** A call that passed lookup, validation and policy. */
@@ -203,52 +203,148 @@ export interface BackendCall {
   readonly id: string
   readonly tool: Tool
   readonly args: JsonObject
-  /** The binding of the tool that chose this backend. */
+  /** The binding of the tool that selected this backend. */
   readonly binding: { readonly [option: string]: unknown }
 }
 
+/** Reads the binding of a call; a binding that was read before keeps its plan. */
+export function planReader<Plan>(
+  read: (binding: BackendCall['binding'], tool: Tool) => Plan,
+): (call: Pick<BackendCall, 'binding' | 'tool'>) => Plan {
+  const plans = new WeakMap<object, Plan>()
+  return ({ binding, tool }) => {
+    const known = plans.get(binding)
+    if (known !== undefined) return known
+    const plan = read(binding, tool)
+    plans.set(binding, plan)
+    return plan
+  }
+}
+
 /**
- * How a resolved call reaches the thing that does the work.
+ * Executes resolved calls.
  * - It never validates, retries, redacts or logs: the pipeline does.
- * - Life: `attach` comes first and once, and does no I/O; connecting waits for the first `discover`, `call` or `health`.
+ * - Lifecycle: `attach` is called first and once, and does no I/O; the first `discover`, `call` or `health` connects.
  * - Concurrency: `call` may run any number of times at once.
- * - Cancellation: it should stop on `context.signal`; the pipeline ends the call on time whether it does or not.
+ * - Cancellation: it should stop on `context.signal`; the pipeline ends the call on time in any case.
  * - Errors: a rejection becomes the `cause` of BACKEND_FAILED; a ToolError keeps its code. Throw BACKEND_UNAVAILABLE
  *   only when the tool certainly did not start: the pipeline may then try another backend of the tool.
- * - Ownership: the arguments are the backend's own copy; the executor closes the backends it was given.
+ * - Ownership: the backend owns its copy of the arguments; the executor closes the backends it was given.
  */
 export interface Backend {
   /** As written in a tool's binding: `local`, `http`, `mcp`. */
   readonly kind: string
   readonly name: string
-  /** What of the demands on a call this backend holds it to; one with another demand is refused, never run without it. */
+  /** The requirements that this backend enforces; a call with another requirement is refused, never run without it. */
   readonly enforces?: readonly Demand[]
-  /** Part of an executor's own set: listed while a tool is bound to it, and never removed. */
+  /** A built-in of the executor: listed while a tool is bound to it, and never removed. */
   readonly builtin?: boolean
-  /** It runs programs or commands, so each of its calls is on record with its arguments and where it ran. */
+  /** It runs programs or commands, so the audit log records the arguments and the runtime of each call. */
   readonly runsPrograms?: boolean
-  /** Its tools are described by somebody else, so their definitions are pinned and a change is quarantined. */
+  /** A third party defines its tools, so their definitions are pinned and a change is quarantined. */
   readonly pinned?: boolean
-  /** Nothing of a call goes on once it ended well, so its signal is spared the abort that tells others of the end. */
+  /** A successful call leaves no work behind, so its signal is not aborted at the end. */
   readonly tidy?: boolean
-  /** Takes what the executor offers; a backend that needs nothing has no such function. */
+  /** Receives the services of the executor; optional. */
   attach?(host: BackendHost): void
   /**
-   * Finds the tools that the backend brings, in the namespace of its name, and publishes them; called when somebody
-   * first looks for them and again after it rejected. A backend without it brings none.
+   * Discovers the tools of the backend, in the namespace of its name, and publishes them; called when a caller first needs
+   * them and again after a rejection. A backend without it publishes no tools.
    */
   discover?(signal: AbortSignal): Promise<void>
-  /** Throws CONFIG_INVALID for a binding that no call could be made with; for those who look before they run. */
+  /** Throws CONFIG_INVALID for an invalid binding; for checks of a configuration before any call. */
   check?(binding: BackendBinding, tool: Tool): void
   /**
-   * The origin that a call with these arguments goes to, for a backend that reaches several: each has a circuit of its
-   * own. Undefined when there is only one, or the arguments name none.
+   * The origin of a call with these arguments, for a backend with several origins: each has its own circuit. Undefined
+   * when there is only one, or the arguments name none.
    */
   origin?(args: JsonObject, binding: BackendBinding): string | undefined
-  /** Whether a failure speaks against the backend and counts for its circuit; what `isFault` says when absent. */
+  /** Whether a failure counts as a fault for the circuit of the backend; `isFault` when absent. */
   isFault?(failure: ToolError): boolean
+  /**
+   * Says in which runtime a call would run its program, and why, without running it or fetching a secret. A backend without
+   * it runs nothing in a sandbox.
+   */
+  explain?(call: BackendCall, context: Pick<BackendContext, 'identity' | 'floor' | 'signal'>): Promise<RuntimeChoice>
   /** Returns the raw output, an async generator whose values are chunks, or a promise of either. */
   call(call: BackendCall, context: BackendContext): unknown
   health?(signal: AbortSignal): Promise<Health>
   close?(signal: AbortSignal): Promise<void>
+}
+
+/** The nesting of a program within other programs. */
+export interface ProgramNesting {
+  /** How many more levels of programs may be nested. */
+  readonly depthLeft: number
+  /** Spends calls of the budgets of this program and of the programs around it. Throws LIMIT_EXCEEDED. */
+  takeCall(count?: number): void
+  /** The call that makes the inner calls; it is their parent in the audit log. */
+  readonly within?: string | undefined
+  /** The program is not resumed, so its calls cannot wait for an asynchronous approval. */
+  readonly unattended?: boolean | undefined
+}
+
+/** A search result. */
+export interface FoundTool {
+  readonly id: string
+  readonly version: string
+  readonly title?: string
+  readonly description: string
+  readonly tags: readonly string[]
+  readonly score: number
+}
+
+export interface FoundTools {
+  readonly items: readonly FoundTool[]
+}
+
+/** The options that every inner call inherits from its program. */
+interface InnerOptions {
+  readonly identity: Identity
+  readonly signal: AbortSignal
+  readonly traceparent: string | undefined
+  readonly effectSink: EffectSink
+  readonly place: ProgramNesting
+}
+
+interface InnerCallOptions extends InnerOptions {
+  readonly callId: string
+  readonly idempotencyKey: string | undefined
+  readonly timeoutMs?: number | undefined
+  /** The journal of the call, when it is a program itself. */
+  readonly program: ProgramJournal | undefined
+}
+
+interface InnerChainOptions extends InnerOptions {
+  readonly chainId: string
+  readonly input: Json | undefined
+  /** The limits of the executor when absent. */
+  readonly limits: { readonly steps: number; readonly parallel: number } | undefined
+  /** Called with the result of each call of the chain. */
+  readonly onCall: (result: Result) => void
+  readonly around: InnerNames['around']
+}
+
+/**
+ * The methods of an executor for its programs, under the same policy and audit log as the call of the program.
+ * `run` and `chain` never reject for the outcome of a call.
+ */
+export interface InnerCalls {
+  run(tool: string, args: unknown, options: InnerCallOptions): Promise<Result>
+  chain(steps: unknown, options: InnerChainOptions): Promise<ChainResult>
+  /** How many steps a chain counts as. */
+  countSteps(steps: readonly Json[]): number
+  search(
+    words: string,
+    options: { readonly identity: Identity; readonly signal: AbortSignal; readonly limit: number | undefined },
+  ): Promise<FoundTools>
+  describe(
+    tool: string,
+    options: { readonly identity: Identity; readonly level?: string | undefined; readonly examples?: number },
+  ): Promise<{ readonly examples?: readonly object[] }>
+  /** Tools of namespaces and ids, each by its id; tools that are hidden from the caller are left out. */
+  named(
+    what: { readonly namespaces: readonly string[]; readonly ids: readonly string[] },
+    options: { readonly identity: Identity; readonly signal: AbortSignal },
+  ): Promise<readonly { readonly id: string; readonly tool: Tool }[]>
 }

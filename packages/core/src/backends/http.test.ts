@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { fakeContext, testBackend } from '@gantry/conformance/internal/backend'
-import { fakeHost } from '@gantry/conformance/internal/backend-host'
+import { fakeContext, fakeHost, testBackend } from '@gantry/conformance/internal/backend'
 import type { HttpBinding, Tool, ToolError } from '@gantry/contract'
-import { createEgress } from '../egress/guard.ts'
+import { createEgressGuard } from '../egress/guard.ts'
 import { openWorld, sendJson, toolWith } from './http/server.fixture.ts'
 import { http } from './http.ts'
 
@@ -26,7 +25,7 @@ testBackend('http', async () => {
   }
 })
 
-test('wrong options are refused with every path and a suggestion', () => {
+test('invalid options are refused with every path and a suggestion', () => {
   const wrong = { name: '', baseUrl: 'ftp://x', redirect: 1, auth: { type: 'bearer' }, headers: { Host: 'x' } }
   assert.throws(
     () => http(wrong as unknown as Parameters<typeof http>[0]),
@@ -42,12 +41,12 @@ test('wrong options are refused with every path and a suggestion', () => {
   }
 })
 
-test('a call before attach and after close starts nothing', async () => {
+test('a call before attach or after close fails with BACKEND_UNAVAILABLE', async () => {
   const backend = http({ name: 'x', baseUrl: 'https://example.com' })
   const tool = bound('t', '/')
   const call = { id: 'test:t:1.0.0', tool, args: {}, binding: tool.backends[0] ?? {} }
   await assert.rejects(async () => backend.call(call, fakeContext()), { code: 'BACKEND_UNAVAILABLE' })
-  const egress = createEgress()
+  const egress = createEgressGuard()
   backend.attach?.(fakeHost(egress))
   await backend.close?.(AbortSignal.timeout(1_000))
   await assert.rejects(async () => backend.call(call, fakeContext()), { code: 'BACKEND_UNAVAILABLE' })
@@ -55,7 +54,7 @@ test('a call before attach and after close starts nothing', async () => {
 })
 
 test('discover publishes the tools in its namespace, bound to it by name', async () => {
-  const egress = createEgress()
+  const egress = createEgressGuard()
   const host = fakeHost(egress)
   const tool = toolWith({ kind: 'http', path: '/x' })
   const backend = http({ name: 'shop', baseUrl: 'https://example.com', tools: [tool] })
@@ -68,7 +67,7 @@ test('discover publishes the tools in its namespace, bound to it by name', async
   await egress.close()
 })
 
-test('health is up for whatever is not a failure of the server, and down for that and for nobody there', async (t) => {
+test('health is up unless the server fails or is unreachable', async (t) => {
   let status = 401
   const world = await openWorld((_request, response) => response.writeHead(status).end(), {
     http: { healthPath: 'up' },
@@ -78,12 +77,12 @@ test('health is up for whatever is not a failure of the server, and down for tha
   assert.deepEqual(await health(), { status: 'up' })
   assert.deepEqual([world.seen[0]?.method, world.seen[0]?.target], ['HEAD', '/up'])
   status = 500
-  assert.deepEqual(await health(), { status: 'down', message: 'It answers 500.' })
+  assert.deepEqual(await health(), { status: 'down', message: 'The server answered 500.' })
   await world.close()
   assert.equal((await health())?.status, 'down')
 })
 
-test('a wrong binding is refused at its first call, with the paths in it', async (t) => {
+test('an invalid binding is refused at its first call, with the failing path', async (t) => {
   const world = await openWorld((_request, response) => sendJson(response, {}))
   t.after(world.close)
   const wrong: [binding: object, path: string][] = [
@@ -117,7 +116,7 @@ test('a wrong binding is refused at its first call, with the paths in it', async
   assert.equal(world.seen[0]?.headers.authorization, 'x')
 })
 
-test('a tool that narrows its egress is held to it', async (t) => {
+test('a call to an origin outside the egress list of its tool fails with EGRESS_DENIED', async (t) => {
   const world = await openWorld((_request, response) => sendJson(response, {}))
   t.after(world.close)
   const tool = toolWith({ kind: 'http', path: '/' }, { egress: ['https://elsewhere.example'] })

@@ -1,9 +1,16 @@
 import { type Tool, ToolError } from '@gantry/contract'
 import type { EgressRequest } from '../egress/egress.ts'
 import { fetchSecrets } from '../ids/secret-reference.ts'
-import type { Backend, BackendCall, BackendContext, BackendHost, Health } from './backend.ts'
+import { refuse } from '../options/options.ts'
+import {
+  type Backend,
+  type BackendCall,
+  type BackendContext,
+  type BackendHost,
+  type Health,
+  planReader,
+} from './backend.ts'
 import { type Plan, readBinding } from './http/binding.ts'
-import { refuseConfig } from './http/check.ts'
 import { statusFailure } from './http/failure.ts'
 import { createExcerpt } from './http/media.ts'
 import { type HttpOptions, readOptions, type Settings } from './http/options.ts'
@@ -14,19 +21,18 @@ import { isStreaming, readingOf, readStream, readWhole } from './http/response.t
 export type { HttpOptions } from './http/options.ts'
 
 /**
- * Reaches tools that are requests to one HTTP provider; each tool's binding says how its arguments become the request.
- * - Life: `attach` takes the guard through which everything leaves; nothing connects before the first call.
- * - Concurrency: any number of calls; they share nothing but the guard's connections.
- * - Cancellation: the request, or the reading of its answer, ends with the call's signal and the connection is let go.
- * - Errors: CONFIG_INVALID for wrong options or a wrong binding, INPUT_INVALID for arguments that cannot be sent as it
- *   says, and what the guard and the status of the answer say.
- * - Ownership: secrets are asked for once a call and not kept; `close` only refuses further calls.
+ * Calls tools as requests to one HTTP provider; the binding of a tool maps its arguments to the request.
+ * - Lifecycle: `attach` receives the egress guard; nothing connects before the first call.
+ * - Concurrency: any number of calls; they share only the connections of the guard.
+ * - Cancellation: the request and the reading of its response end with the signal of the call, and the connection closes.
+ * - Errors: CONFIG_INVALID for invalid options or an invalid binding, INPUT_INVALID for arguments that the binding cannot
+ *   send, and the errors of the guard and of the response status.
+ * - Ownership: secrets are fetched once per call and not kept; `close` only refuses further calls.
  */
 export function http(options: HttpOptions): Backend {
   const settings = readOptions(options)
   const { name, tools } = settings
   const scope = scopeOf(settings)
-  const plans = new WeakMap<object, Prepared>()
   let host: BackendHost | undefined
   let closed = false
 
@@ -35,14 +41,10 @@ export function http(options: HttpOptions): Backend {
     const why = closed ? 'is closed' : 'is not attached to an executor'
     throw new ToolError('BACKEND_UNAVAILABLE', `The backend ${name} ${why}.`, { retryable: false })
   }
-  const planOf = ({ binding, tool }: BackendCall): Prepared => {
-    const known = plans.get(binding)
-    if (known !== undefined) return known
+  const planOf = planReader((binding, tool): Prepared => {
     const plan = planFor(settings, binding, tool)
-    const prepared = { plan, fixed: fixedOf(plan, settings) }
-    plans.set(binding, prepared)
-    return prepared
-  }
+    return { plan, fixed: fixedOf(plan, settings) }
+  })
   const backend: Backend = {
     kind: 'http',
     name,
@@ -63,18 +65,18 @@ export function http(options: HttpOptions): Backend {
   return { ...backend, discover: async () => publish(hostOf(), tools) }
 }
 
-/** Reads a binding; one that names an origin which the configuration of the backend does not is refused. */
+/** Compiles a binding; refuses an origin that the configuration of the backend does not list. */
 function planFor({ name, origins }: Settings, binding: object, tool: Pick<Tool, 'namespace' | 'name'>): Plan {
   const id = `${tool.namespace}:${tool.name}`
   const plan = readBinding(binding, id)
   if (plan.base !== undefined && !origins.has(plan.base.origin)) {
     const message = `names the origin ${plan.base.origin}, which is not among the origins of the backend ${name}`
-    refuseConfig(`The http binding of ${id}`, [{ path: '/baseUrl', message }])
+    refuse(`http binding of ${id}`, [{ path: '/baseUrl', message }])
   }
   return plan
 }
 
-/** A binding, and what the configuration adds to its requests. */
+/** A compiled binding with the fixed parts of its requests. */
 interface Prepared {
   readonly plan: Plan
   readonly fixed: Fixed
@@ -92,9 +94,9 @@ interface Exchange {
 }
 
 /**
- * One call. The arguments are placed first, so that a call which cannot be sent asks for no secret; then the
- * configuration adds its part with its secrets, and the guard sends it all. A status that is no success becomes an
- * error; any other answer is read as the binding or its media type says: whole, or by a generator of chunks.
+ * Executes one call. The arguments are placed first, so that an invalid call fetches no secret; then the configuration
+ * adds its fixed parts with their secrets, and the guard sends the request. A status outside 2xx becomes an error; any
+ * other response is decoded by the binding or its media type: as a whole, or by a generator of chunks.
  */
 async function answer({ hostOf, planOf, settings, scope, call, context }: Exchange): Promise<unknown> {
   const { egress } = hostOf()
@@ -109,7 +111,9 @@ async function answer({ hostOf, planOf, settings, scope, call, context }: Exchan
   const asked = { ...only, tenant: identity.tenant, url, method, headers: withTrace(headers, context), signal }
   const response = await egress.request(body === undefined ? asked : { ...asked, body })
   const { status } = response
-  if (status < 200 || status > 299) throw await statusFailure(settings.name, plan.method, response, excerpt)
+  if (status < 200 || status > 299) {
+    throw await statusFailure(settings.name, plan.method, response, excerpt, [...secrets.keys()])
+  }
   const reading = readingOf(plan.response, response)
   if (isStreaming(reading)) return readStream(reading, response, excerpt)
   return readWhole(reading, response, await response.bytes(), excerpt)
@@ -118,18 +122,18 @@ async function answer({ hostOf, planOf, settings, scope, call, context }: Exchan
 const none: ReadonlyMap<string, string> = new Map()
 const plainExcerpt = createExcerpt([])
 
-/** Where the tool stands in a trace, unless the configuration says otherwise. */
+/** Adds the `traceparent` of the call, unless the configuration sets the header. */
 function withTrace(headers: SealedRequest['headers'], { traceparent }: BackendContext): SealedRequest['headers'] {
   return traceparent === undefined ? headers : { traceparent, ...headers }
 }
 
-/** Basic credentials are made of secrets, and look like none of them. */
+/** Redacts basic credentials, which are derived from secrets but do not contain them literally. */
 function concealBasic(authorization = '', context: BackendContext): void {
   const basic = /^Basic (.+)$/.exec(authorization)?.[1]
   if (basic !== undefined) context.conceal(basic)
 }
 
-/** The call's own time bounds how long an answer may take, so the guard sets no other. */
+/** The timeout of the call bounds the response, so the timeouts of the guard are disabled. */
 function scopeOf({ name, own, redirects, maxBytes }: Settings): Scope {
   const bounds = { redirects, headersMs: 0, idleMs: 0, ...(maxBytes === undefined ? {} : { maxBytes }) }
   return { owner: `http:${name}`, own, ...bounds }
@@ -141,7 +145,7 @@ async function publish(host: BackendHost, tools: readonly Tool[]): Promise<void>
     host.report({ kind: 'log', message: `The tool ${name} is refused: ${reason}` })
 }
 
-/** Up when it answers, with whatever that is not its own failure; asked with HEAD, then with GET by those without. */
+/** Up when the server answers with a status below 500; sends HEAD, then GET when HEAD fails. */
 async function healthOf(host: BackendHost, settings: Settings, signal: AbortSignal): Promise<Health> {
   const url = urlBelow(settings.base, settings.healthPath, '')
   let status = 0
@@ -153,7 +157,7 @@ async function healthOf(host: BackendHost, settings: Settings, signal: AbortSign
       if (status < 500) return { status: 'up' }
     }
   } catch (error) {
-    return { status: 'down', message: error instanceof Error ? error.message : 'It cannot be reached.' }
+    return { status: 'down', message: error instanceof Error ? error.message : 'The server is unreachable.' }
   }
-  return { status: 'down', message: `It answers ${status}.` }
+  return { status: 'down', message: `The server answered ${status}.` }
 }

@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import type { Backend, BackendCall, ToolContext } from './backend.ts'
 
-/** A tool that lives in this process: sync, async, or an async generator that streams. */
+/** A function of this process: sync, async, or an async generator that streams. */
 export type LocalFunction = (args: never, context: ToolContext) => unknown
 
 /** Runs functions of this process, found by tool id with version. */
@@ -20,12 +20,11 @@ export function localBackend(): LocalBackend {
     add: (id, run) => void functions.set(id, run),
     get: (id) => functions.get(id),
     remove: (id) => void functions.delete(id),
-    // It is a part of this process.
     health: async () => ({ status: 'up' }),
     call(call: BackendCall, context: ToolContext): unknown {
       const run = functions.get(call.id)
       if (run === undefined) {
-        throw new ToolError('NO_BACKEND', `No function is registered here for ${call.id}.`, { stage: 'execute' })
+        throw new ToolError('NO_BACKEND', `No function is registered for ${call.id}.`, { stage: 'execute' })
       }
       return run(call.args as never, context)
     },

@@ -1,21 +1,23 @@
 import type { ArtifactRef, ErrorInfo, Json, JsonObject, Result } from '@gantry/contract'
 
-/** One thing that a program asks of its host. */
+/** A gateway request of a program. */
 export interface InnerRequest {
-  /** From 1 on, in the order in which the program asked; the same in every attempt. */
+  /** Starts at 1, in the order of the requests; the same in every attempt. */
   readonly number: number
   readonly kind: 'call' | 'chain' | 'sleep' | 'read'
-  /** Of a call; as the program named it. */
+  /** For a call: the id that the program used. */
   readonly tool?: string
-  /** Of kind, tool and arguments, as 12 hexadecimal digits: another one under the same number is a divergence. */
+  /** For a call its arguments, for a chain `{steps, input}`: for a host that performs them elsewhere. As hostile as the program. */
+  readonly args?: Json | undefined
+  /** Digest of kind, tool and arguments, 12 hex digits: another fingerprint under the same number is a divergence. */
   readonly fingerprint: string
-  /** Of a sleep, from its first attempt on. */
+  /** For a sleep: its duration, from its first attempt on. */
   readonly sleepMs?: number
-  /** Aborted when the program is to end before this has. */
+  /** Aborted when the program ends before the request. */
   readonly signal: AbortSignal
 }
 
-/** What came of it: the Result of a call, or the value or error of anything else. */
+/** The outcome of a request: the Result of a call, or the value or error of any other request. */
 export type InnerOutcome = InnerCost &
   (
     | { readonly kind: 'result'; readonly result: Result }
@@ -24,68 +26,71 @@ export type InnerOutcome = InnerCost &
   )
 
 interface InnerCost {
-  /** Calls that were made within it, however deep; they count for the budgets of every attempt. */
+  /** Calls made within it, at any depth; they count towards the budgets of every attempt. */
   readonly calls?: number
 }
 
-/** What a program was told by an earlier attempt. */
+/** An outcome that a program received in an earlier attempt. */
 export interface JournaledOutcome {
   readonly number: number
   readonly fingerprint: string
   readonly outcome: InnerOutcome
-  /** When it was told; the clock of the program shows it. */
+  /** When the program received it, by the clock of the program. */
   readonly atMs: number
 }
 
-/** How an inner call is named and kept. */
+/** Identity and journaling of an inner call. */
 export interface InnerNames {
   readonly callId?: string | undefined
   readonly idempotencyKey?: string | undefined
-  /** Takes what the inner call writes back. */
-  readonly writeBack?: WriteBack | undefined
-  /** Where the inner call, should it be a program itself, keeps its own. */
+  /** Receives the effects of the inner call. */
+  readonly effectSink?: EffectSink | undefined
+  /** The journal of the inner call, when it is a program itself. */
   readonly program?: ProgramJournal
-  /** Of a chain: stands around each of its calls, as `around` in the options of one. */
+  /** For a chain: wraps each of its calls, like `around` in the options of a chain. */
   readonly around?: (step: InnerStep, call: (names?: StepNames) => Promise<Result>) => Promise<Result>
-  /** Of a chain: whether an earlier attempt had the outcome of a call. */
+  /** For a chain: whether the journal has the outcome of a call. */
   readonly recalls?: (step: InnerStep) => boolean
 }
 
-/** One call of a chain that a program runs. */
+/** One call of a chain; `stepId` and `index` identify it, the same in every run of the chain. */
 export interface InnerStep {
   readonly stepId: string
   /** Position of the element in a `forEach`. */
   readonly index?: number
   readonly tool: string
+  /** The bound arguments of the call. */
   readonly args: JsonObject
+  /** The chain ends when this call fails. */
   readonly decisive: boolean
+  /** Aborted when the chain ends before this call. */
   readonly signal: AbortSignal
 }
 
-export type StepNames = Pick<InnerNames, 'callId' | 'idempotencyKey' | 'writeBack' | 'program'>
+export type StepNames = Pick<InnerNames, 'callId' | 'idempotencyKey' | 'effectSink' | 'program'>
 
 /**
- * Keeps what a program asked for and was told, so that a later attempt, here or elsewhere, comes to the same place
- * without doing again what is done. The program is deterministic: seed, first time and what it is told, in this order, are
- * all that it learns.
- * - Concurrency: `settle` is called for several at once.
- * - Order: outcomes are told in the order in which `settle` resolves, and `told` has them in the same order.
- * - Errors: a rejection of `settle` ends the attempt, whatever the program would do about it; it is then the failure of
- *   the program's call.
+ * Journals the requests of a program and their outcomes, so that a later attempt, in any process, replays to the same
+ * state without repeating finished calls. The program is deterministic: the seed, the start time and the outcomes in
+ * their order are its only inputs.
+ * - Concurrency: `settle` is called for several requests at once.
+ * - Order: outcomes are delivered in the order in which `settle` resolves, and `outcomes` has the same order.
+ * - Errors: a rejection of `settle` ends the attempt, and the program cannot catch it; the call of the program fails with
+ *   it.
  */
 export interface ProgramJournal {
   readonly seed: number
   readonly startedMs: number
   readonly outcomes: readonly JournaledOutcome[]
-  /** Whether an earlier attempt had begun the program, told of something or not. */
+  /** Whether an earlier attempt started the program, with or without journaled outcomes. */
   readonly resumed?: boolean
   /**
-   * Hears each time that the program can do nothing without an answer, when all that it asked for has begun: how many
-   * outcomes it had been told until then, those of `told` included. Not called while it may do something else, such as in
-   * a thread.
+   * Called each time the program is quiescent: it waits for responses only, and all its requests have started. `received`
+   * counts the outcomes it has received, including those of `outcomes`. Not called while the program may do other work,
+   * such as in a thread.
    */
-  onQuiescent?(told: number): void
-  /** Stands around what no earlier attempt was told of; resolves when the program may hear of it. */
+  onQuiescent?(received: number): void
+  /** Wraps a request without a journaled outcome; resolves when the outcome may be delivered to the program. */
   settle(
     ask: InnerRequest,
     make: (names?: InnerNames) => Promise<InnerOutcome>,
@@ -96,23 +101,23 @@ export interface ProgramJournal {
 }
 
 /**
- * Where what a tool writes back to its caller goes while it runs; the host of a call gives it.
- * - Order: `send` is called in the order of the messages, without waiting for the one before.
- * - Cancellation: the signal is the call's own; after it has aborted nobody waits any more.
- * - Errors: a failure is a warning on the result, never the failure of the call; the tool hears of one in `keep`.
+ * Delivers the effects of a running tool to its caller; provided by the host of a call.
+ * - Order: `send` is called in the order of the messages, without waiting for the previous one.
+ * - Cancellation: the signal is that of the call; after it has aborted, no caller waits for the result.
+ * - Errors: a failure is a warning on the result and never fails the call; the tool receives an error of `keep`.
  */
-export interface WriteBack {
+export interface EffectSink {
   /**
-   * Takes a message, as it may leave, with its number within the call, from 1 on; a repeat within the call goes on
-   * counting. The message counts as sent when it is safe: at once, or when the promise resolves. Without this function
-   * messages are only effects of the result.
+   * Sends a redacted message with its number within the call, from 1 on; a retry within the call continues the numbering.
+   * The message counts as sent when it is durable: at once, or when the promise resolves. Without this function messages
+   * are only effects of the result.
    */
   readonly send?: (message: Json, number: number, signal: AbortSignal) => void | Promise<void>
-  /** Keeps a file, as it may leave; durable when it resolves. */
+  /** Stores a redacted file; durable when it resolves. */
   readonly keep?: (file: WrittenFile, signal: AbortSignal) => Promise<ArtifactRef>
 }
 
-/** A file on its way out of a call; the content is the receiver's own. */
+/** A file that leaves a call; the receiver owns the content. */
 export interface WrittenFile {
   /** A plain name, without folders. */
   readonly name: string

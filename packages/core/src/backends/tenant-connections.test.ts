@@ -13,7 +13,7 @@ import { http } from './http.ts'
 
 const identityOf = (tenant: string) => ({ principal: 'ada', tenant, permissions: ['*'] })
 
-test('calls of a tenant that hang at an origin leave connections of it to other tenants', {
+test('hanging calls of one tenant leave connections to the origin for other tenants', {
   timeout: 20_000,
 }, async (t) => {
   const held: ServerResponse[] = []
@@ -38,7 +38,6 @@ test('calls of a tenant that hang at an origin leave connections of it to other 
     const called = await gantry.run('api:quick', {}, { identity })
     return [fetched.status, called.status]
   }
-  assert.deepEqual([await quick('acme'), await quick('umbrella')].flat(), ['ok', 'ok', 'ok', 'ok'])
   const stop = new AbortController()
   const options = { identity: identityOf('acme'), signal: stop.signal }
   const hung = Array.from({ length: 6 }, () => [
@@ -53,10 +52,10 @@ test('calls of a tenant that hang at an origin leave connections of it to other 
   assert.deepEqual(await quick('acme'), ['ok', 'ok'])
 })
 
-test('the way out of a sandbox is for the tenant of its call', async () => {
+test('the egress of a sandbox belongs to the tenant of its call', async () => {
   const runtime = fakeRuntime()
-  const door = createRuntimes({ runtimes: [runtime], pool: false })
-  const runtimes = { ...door, languages: createLanguages(), sessions: createSessions(door) }
+  const runner = createRuntimes({ runtimes: [runtime], pool: false })
+  const runtimes = { ...runner, languages: createLanguages(), sessions: createSessions(runner) }
   const gantry = createExecutor({ tools: builtinTools(), runtimes, egress: { allow: ['https://a.example'] } })
   const network = { allow: ['https://a.example'] }
   const args = { language: 'javascript', code: '1', network }

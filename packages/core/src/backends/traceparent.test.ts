@@ -14,7 +14,7 @@ const traceparent = `00-${traceId}-b7ad6b7169203331-01`
 const runtimes = await openSandboxes({ pool: false })
 after(() => runtimes.close())
 
-test('an HTTP provider gets the place in the trace, unless the configuration has something to say there', async (t) => {
+test('an HTTP server receives the traceparent header, unless the configuration sets its own', async (t) => {
   const world = await openWorld((_request, response) => void response.end('{}'))
   t.after(() => world.close())
   await world.call({ method: 'GET', path: '/a' }, {}, { traceparent })
@@ -26,7 +26,7 @@ test('an HTTP provider gets the place in the trace, unless the configuration has
   )
 })
 
-test('a gRPC server gets it as metadata, below the attempt', async (t) => {
+test('a gRPC server receives the traceparent of the attempt span as metadata', async (t) => {
   const server = await startSample()
   t.after(() => server.close())
   const tracer = memoryTracer()
@@ -45,14 +45,14 @@ test('a gRPC server gets it as metadata, below the attempt', async (t) => {
   assert.deepEqual(server.seen.at(-1)?.get('traceparent'), [`00-${traceId}-${attempt?.id}-01`])
 })
 
-test('an MCP server gets it in the meta of its request', async () => {
+test('an MCP server receives the traceparent in the _meta of its request', async () => {
   await using server = open({ command: raw('plain') })
   const meta = async (context: object) => JSON.parse((await server.call('meta', {}, context)).content[0]?.text ?? '')
   assert.equal((await meta({ traceparent })).traceparent, traceparent)
   assert.equal('traceparent' in (await meta({})), false)
 })
 
-test('a program finds it in TRACEPARENT, and its sandbox is a part of the attempt', async (t) => {
+test('a program receives the traceparent of its sandbox span in TRACEPARENT, below the attempt span', async (t) => {
   const tracer = memoryTracer()
   const read = defineTool({
     ...{ namespace: 'test', name: 'read', description: 'Reads.', inputSchema: { type: 'object' }, profile: 'wasm' },
@@ -70,7 +70,7 @@ test('a program finds it in TRACEPARENT, and its sandbox is a part of the attemp
   assert.ok(tracer.spans.every((span) => span.ends === 1 && span.traceId === traceId))
 })
 
-test('without a tracer a program is told what its caller said, and nothing when that is nothing', async (t) => {
+test('without a tracer a program receives the traceparent of its caller, and none when there is none', async (t) => {
   const code = 'return process.env.TRACEPARENT ?? null'
   const gantry = createExecutor({
     runtimes,
@@ -89,7 +89,7 @@ test('without a tracer a program is told what its caller said, and nothing when 
   assert.deepEqual(outputs, [traceparent, null])
 })
 
-sandboxTest('an interpreter that was started ahead gets the place of each run, and of no other', async () => {
+sandboxTest('a pooled interpreter receives the traceparent of each run and none of an earlier run', async () => {
   const pooled = await openSandboxes({ pool: { min: 1, max: 1 } })
   const gantry = createExecutor({
     runtimes: pooled,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { refuses, sampleTool } from '@gantry/conformance/internal/catalog-samples'
+import { refuses, sampleTool } from '@gantry/conformance/internal/catalog-pages'
 import { type DescribeOptions, describeTool, estimateTokens, firstSentences } from './describe.ts'
 import { memoryCatalog } from './memory.ts'
 
@@ -24,14 +24,14 @@ const entry = memoryCatalog().register(
 )
 const versions = ['1.0.0']
 
-test('a summary says what a tool is and no more', () => {
+test('the summary level holds id, version, title, summary, tags and effect', () => {
   const doc = describeTool(entry)
   assert.deepEqual(Object.keys(doc).sort(), ['effect', 'id', 'omitted', 'summary', 'tags', 'title', 'version'])
   assert.deepEqual([doc.id, doc.version], ['math:add', '1.0.0'])
   assert.ok(doc.summary.length <= 200 && doc.summary.startsWith('Adds two numbers. It is exact.'))
 })
 
-test('the schema level adds what a call needs', () => {
+test('the schema level adds digest, input schema, required arguments and defaults', () => {
   const doc = describeTool(entry, { level: 'schema' })
   assert.equal(doc.digest, entry.digest)
   assert.equal(doc.inputSchema, entry.tool.inputSchema)
@@ -39,19 +39,19 @@ test('the schema level adds what a call needs', () => {
   assert.equal(doc.examples, undefined)
 })
 
-test('the full level adds everything a reader may want', () => {
+test('the full level adds description, examples, versions and permissions', () => {
   const doc = describeTool(entry, { level: 'full', versions })
   assert.equal(doc.description, entry.tool.description)
   assert.equal(doc.examples?.length, 2)
   assert.deepEqual([doc.versions, doc.permissions, doc.omitted], [versions, ['math:use'], []])
 })
 
-test('examples can be asked for at any level, and not at all', () => {
+test('examples can be requested at any level, and disabled', () => {
   assert.equal(describeTool(entry, { examples: 1 }).examples?.length, 1)
   assert.equal(describeTool(entry, { level: 'full', examples: 0 }).examples, undefined)
 })
 
-test('a budget leaves parts out in their order and names them', () => {
+test('a token budget omits parts in a fixed order and lists them in omitted', () => {
   const full = describeTool(entry, { level: 'full', versions })
   const order = ['docs', 'examples', 'versions', 'permissions', 'description', 'tags', 'defaults', 'required']
   for (let maxTokens = estimateTokens(full); maxTokens > 0; maxTokens -= 1) {
@@ -65,7 +65,7 @@ test('a budget leaves parts out in their order and names them', () => {
   assert.deepEqual(describeTool(entry, { level: 'full', versions, maxTokens: 1 }).omitted, [...order, 'inputSchema'])
 })
 
-test('nothing is left out that the budget still has room for', () => {
+test('no part is omitted that still fits the token budget', () => {
   const full = describeTool(entry, { level: 'full', versions })
   for (let maxTokens = estimateTokens(full); maxTokens > 0; maxTokens -= 1) {
     const doc = describeTool(entry, { level: 'full', versions, maxTokens })
@@ -80,14 +80,14 @@ test('nothing is left out that the budget still has room for', () => {
 })
 
 for (const [options, path, hint] of [
-  [{ level: 'ful' }, '/level', /summary, types, schema or full \(did you mean "full"\?\)/],
-  [{ level: 'brief' }, '/level', /summary, types, schema or full/],
-  [{ level: null }, '/level', /summary, types, schema or full/],
-  [{ maxTokens: 0 }, '/maxTokens', /above 0/],
+  [{ level: 'ful' }, '/level', /one of summary, types, schema, full \(did you mean "full"\?\)/],
+  [{ level: 'brief' }, '/level', /one of summary, types, schema, full/],
+  [{ level: null }, '/level', /one of summary, types, schema, full/],
+  [{ maxTokens: 0 }, '/maxTokens', /whole number of at least 1/],
   [{ maxTokens: 1.5 }, '/maxTokens', /whole/],
   [{ maxTokens: '100' }, '/maxTokens', /whole/],
   [{ maxTokens: Number.NaN }, '/maxTokens', /whole/],
-  [{ examples: -1 }, '/examples', /0 or more/],
+  [{ examples: -1 }, '/examples', /whole number of at least 0/],
   [{ examples: true }, '/examples', /whole/],
 ] as const) {
   test(`describing with ${JSON.stringify(options)} is refused at ${path}`, () => {
@@ -96,7 +96,7 @@ for (const [options, path, hint] of [
   })
 }
 
-test('options that are there but undefined are as if absent', () => {
+test('options that are undefined count as absent', () => {
   const options = { level: undefined, maxTokens: undefined, examples: undefined, versions: undefined }
   assert.deepEqual(describeTool(entry, options), describeTool(entry))
 })
@@ -108,12 +108,12 @@ for (const [description, summary] of [
   [`${'a'.repeat(150)} v1.5 ${'b'.repeat(100)}`, `${'a'.repeat(150)} v1.5…`],
   [`First. ${'b'.repeat(300)}`, 'First.'],
 ] as const) {
-  test(`the summary of ${JSON.stringify(description.slice(0, 30))} ends where a sentence or a word does`, () => {
+  test(`the summary of ${JSON.stringify(description.slice(0, 30))} ends at a sentence or a word`, () => {
     assert.equal(firstSentences(description), summary)
   })
 }
 
-test('a summary of one endless word is still short and well formed', () => {
+test('the summary of one overlong word is truncated and well-formed', () => {
   const summary = firstSentences('😀'.repeat(1_000))
   assert.ok(summary.length <= 200 && summary.isWellFormed())
 })

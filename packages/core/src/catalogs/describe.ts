@@ -1,20 +1,11 @@
-import type {
-  Deprecation,
-  EffectClass,
-  Issue,
-  Json,
-  JsonSchema,
-  Tool,
-  ToolAnnotations,
-  ToolExample,
-} from '@gantry/contract'
+import type { Deprecation, EffectClass, Json, JsonSchema, Tool, ToolAnnotations, ToolExample } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { commentText, isIdentifier, typeText } from '@gantry/json-schema/internal/type-text'
-import { isObject } from '../json/kinds.ts'
-import { didYouMean } from '../search/index.ts'
+import { oneOf, whole } from '../options/option.ts'
+import { checkOptions, optionsCheck } from '../options/options.ts'
 import type { CatalogEntry } from './catalog.ts'
-import { inputFault } from './tool-fields.ts'
 
-/** How much a reader wants to know: to choose a tool, to call it (by types in programs), or to understand it. */
+/** The level of detail: to choose a tool, to call it (`types` from programs), or to understand it. */
 export type DocLevel = 'summary' | 'types' | 'schema' | 'full'
 
 const levels: readonly DocLevel[] = ['summary', 'types', 'schema', 'full']
@@ -22,45 +13,75 @@ const levels: readonly DocLevel[] = ['summary', 'types', 'schema', 'full']
 export interface DescribeOptions {
   /** `summary` when absent. */
   readonly level?: DocLevel | undefined
-  /** The answer's size in tokens, as estimated by `estimateTokens`. */
+  /** Token budget, as estimated by `estimateTokens`. */
   readonly maxTokens?: number | undefined
-  /** Most examples to give; 5 at the `full` level and none below when absent. */
+  /** Most examples; when absent, 5 at the level `full` and none below. */
   readonly examples?: number | undefined
-  /** All versions of the tool, newest first, as `catalog.versions` gives them. */
+  /** All versions of the tool, newest first, from `catalog.versions`. */
   readonly versions?: readonly string[] | undefined
 }
 
-/** Documentation of one tool; which parts are there depends on the level and the budget. */
+const check = optionsCheck<DescribeOptions>({
+  members: { level: oneOf(...levels), maxTokens: whole(1), examples: whole(0), versions: true },
+})
+
+/** Documentation of one tool; the level and the budget decide which parts are present. */
 export interface ToolDoc {
   /** `namespace:name`, as in search results. */
   readonly id: string
   readonly version: string
   readonly title?: string
-  /** The description's first sentences, 200 characters at most. */
+  /** The first sentences of the description, 200 characters at most. */
   readonly summary: string
   readonly tags?: readonly string[]
   readonly effect: EffectClass
   readonly deprecated?: Deprecation
-  /** Of the level `types` alone: a TypeScript declaration, as programs over tools call the tool. */
+  /** Level `types` only: a TypeScript declaration for programs over tools. */
   readonly declaration?: string
-  /** From here on: `schema`. The digest goes into a call's `schemaDigest`. */
+  /** From here on: levels `schema` and `full`. The digest goes into the `schemaDigest` of a call. */
   readonly digest?: string
   readonly inputSchema?: JsonSchema
   readonly outputSchema?: JsonSchema
   readonly required?: readonly string[]
   readonly defaults?: { readonly [argument: string]: Json }
-  /** From here on: `full`. */
+  /** From here on: level `full`. */
   readonly description?: string
   readonly annotations?: ToolAnnotations
   readonly docs?: string
   readonly examples?: readonly ToolExample[]
   readonly permissions?: readonly string[]
   readonly versions?: readonly string[]
-  /** Parts that the level has and the budget had no room for. */
+  /** Parts of the level that did not fit the budget. */
   readonly omitted: readonly (keyof ToolDoc)[]
 }
 
-/** What goes first when the budget is short: what a caller can best do without. The rest always stays. */
+/** A tool as a list shows it. */
+export interface ListedTool {
+  readonly id: string
+  readonly version: string
+  readonly title?: string
+  readonly description: string
+  readonly tags: readonly string[]
+  readonly effect: EffectClass
+  readonly deprecated?: Deprecation
+  readonly digest: string
+}
+
+export function listedTool({ key, tool, digest }: CatalogEntry): ListedTool {
+  const { version, title, description, tags = [], effect, deprecated } = tool
+  return {
+    id: key,
+    version,
+    ...(title === undefined ? {} : { title }),
+    description,
+    tags,
+    effect,
+    ...(deprecated === undefined ? {} : { deprecated }),
+    digest,
+  }
+}
+
+/** Parts that a tight budget omits, least useful first. All other parts are always present. */
 const dispensable = [
   'docs',
   'examples',
@@ -78,9 +99,9 @@ const dispensable = [
 
 type Part = (typeof dispensable)[number]
 
-/** Documents a tool at one of four levels, within a token budget when there is one. Throws INPUT_INVALID. */
+/** Documents a tool at one of four levels, optionally within a token budget. Throws INPUT_INVALID. */
 export function describeTool(entry: CatalogEntry, options: DescribeOptions = {}): ToolDoc {
-  checkOptions(options)
+  checkOptions('question', check, options, 'INPUT_INVALID')
   const level = options.level ?? 'summary'
   const limit = options.examples ?? (level === 'full' ? 5 : 0)
   const parts: Partial<ToolDoc> & Omit<ToolDoc, 'omitted'> = {
@@ -93,28 +114,9 @@ export function describeTool(entry: CatalogEntry, options: DescribeOptions = {})
   return fit(parts, options.maxTokens)
 }
 
-/** Tokens of a value's JSON text at four characters each: an estimate for budgets, not a tokenizer. */
+/** Estimates the tokens of the JSON text of a value at four characters each. */
 export function estimateTokens(value: unknown): number {
   return Math.ceil((JSON.stringify(value)?.length ?? 0) / 4)
-}
-
-function checkOptions({ level, maxTokens, examples }: DescribeOptions): void {
-  const issues: Issue[] = []
-  if (level !== undefined && !levels.includes(level)) {
-    const hint = typeof level === 'string' ? didYouMean(level, levels) : ''
-    issues.push({ path: '/level', message: `must be summary, types, schema or full${hint}` })
-  }
-  if (maxTokens !== undefined && !isWhole(maxTokens, 1)) {
-    issues.push({ path: '/maxTokens', message: 'must be a whole number above 0' })
-  }
-  if (examples !== undefined && !isWhole(examples, 0)) {
-    issues.push({ path: '/examples', message: 'must be a whole number, 0 or more' })
-  }
-  if (issues.length > 0) throw inputFault('question', issues)
-}
-
-function isWhole(value: unknown, least: number): boolean {
-  return Number.isSafeInteger(value) && Number(value) >= least
 }
 
 function summaryParts({ key, tool }: CatalogEntry) {
@@ -162,9 +164,9 @@ function present<T extends object>(parts: T): { [Key in keyof T]?: Exclude<T[Key
 }
 
 /**
- * Leaves parts out, in order, until the rest fits, then puts those back that still have room, the most valuable first:
- * a long part that had to go may have left room for a short one that went before it.
- * What must stay may still be more than the budget.
+ * Omits parts in order until the rest fits, then restores those that still fit, the most useful first: a long part that
+ * was omitted may leave space for a short one that was omitted before it.
+ * The mandatory parts may still exceed the budget.
  */
 function fit(parts: Omit<ToolDoc, 'omitted'>, maxTokens: number | undefined): ToolDoc {
   if (maxTokens === undefined) return without(parts, [])
@@ -187,7 +189,7 @@ function without(parts: Omit<ToolDoc, 'omitted'>, omitted: readonly Part[]): Too
 
 const summaryLength = 200
 
-/** The first paragraph's whole sentences up to 200 characters, or its first words when even one is too long. */
+/** The complete sentences of the first paragraph up to 200 characters, or its first words when one sentence is longer. */
 export function firstSentences(description: string): string {
   const [paragraph = ''] = description
     .slice(0, 2_000)
@@ -210,8 +212,8 @@ export type DeclaredTool = Pick<
 const longestDescription = 300
 
 /**
- * TypeScript declarations of tools as programs call them, `tools.namespace.name(args)`, by namespace and name. Whatever a
- * tool says of itself is data in it: a quoted name, a type or a line of a comment. Namespaces are there without tools too.
+ * TypeScript declarations of tools for programs, `tools.namespace.name(args)`, by namespace and name. Untrusted text of a
+ * tool is escaped into quoted names, types and comment lines. Namespaces without tools are declared too.
  */
 export function toolDeclarations(tools: readonly DeclaredTool[], namespaces: readonly string[] = []): string {
   const spaces = Map.groupBy(tools, ({ namespace }) => namespace)
@@ -220,7 +222,7 @@ export function toolDeclarations(tools: readonly DeclaredTool[], namespaces: rea
   return `declare const tools: {\n${texts.join('')}}\n`
 }
 
-/** What a tool takes and gives, as types. */
+/** The argument and output types of a tool. */
 export function toolTypes({ inputSchema, outputSchema }: DeclaredTool, indent = ''): { args: string; output: string } {
   return {
     args: typeText(inputSchema, { anything: 'unknown', indent }),
@@ -230,8 +232,8 @@ export function toolTypes({ inputSchema, outputSchema }: DeclaredTool, indent = 
 
 /** Whether a tool can be called without arguments. */
 export function takesNothing({ inputSchema }: DeclaredTool): boolean {
-  if (typeof inputSchema !== 'object' || inputSchema === null) return true
-  const { required } = inputSchema as { readonly required?: unknown }
+  if (!isObject(inputSchema)) return true
+  const { required } = inputSchema
   return !Array.isArray(required) || required.length === 0
 }
 

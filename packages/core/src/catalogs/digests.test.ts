@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { sampleTool } from '@gantry/conformance/internal/catalog-samples'
+import { sampleTool } from '@gantry/conformance/internal/catalog-pages'
 import fc from 'fast-check'
 import { digestOf } from '../json/canonical.ts'
 import { CatalogHash, callDigest, toolDigest } from './digests.ts'
 
-test('the digest covers what a caller relies on and nothing else', () => {
+test('the tool digest covers description, title, version, schemas and annotations, and nothing else', () => {
   const base = toolDigest(sampleTool())
   const relied = [
     { description: 'x' },
@@ -19,7 +19,7 @@ test('the digest covers what a caller relies on and nothing else', () => {
   assert.equal(toolDigest(sampleTool({ timeoutMs: 5, tags: ['x'], effect: 'once', docs: 'x' })), base)
 })
 
-test('the digest for calls leaves out what only readers see, wherever it stands, and nothing else', () => {
+test('the call digest ignores texts for readers at any depth of the schema, and nothing else', () => {
   const digest = (inputSchema: object, rest: object = {}) =>
     callDigest(sampleTool({ inputSchema: inputSchema as { type: 'object' }, ...rest }))
   const schema = (texts: object, more: object = {}, names: object = {}) => ({
@@ -40,13 +40,13 @@ test('the digest for calls leaves out what only readers see, wherever it stands,
   assert.notEqual(digest(schema({}), { outputSchema: { type: 'string' } }), base)
 })
 
-test('the order of keys in a schema does not matter, that of a list does', () => {
+test('the digest ignores the order of keys and keeps the order of lists', () => {
   const digest = (inputSchema: object) => toolDigest(sampleTool({ inputSchema: inputSchema as { type: 'object' } }))
   assert.equal(digest({ type: 'object', a: 1, b: { c: 1, d: 2 } }), digest({ b: { d: 2, c: 1 }, a: 1, type: 'object' }))
   assert.notEqual(digest({ type: 'object', required: ['a', 'b'] }), digest({ type: 'object', required: ['b', 'a'] }))
 })
 
-test('different schemas have different digests, equal ones the same', () => {
+test('two schemas have the same digest exactly when they are equal', () => {
   fc.assert(
     fc.property(fc.jsonValue(), fc.jsonValue(), (a, b) => {
       const [one, two] = [a, b].map((value) => toolDigest(sampleTool({ outputSchema: { value } })))
@@ -55,7 +55,7 @@ test('different schemas have different digests, equal ones the same', () => {
   )
 })
 
-test('a catalog hash depends on the set of digests alone', () => {
+test('the catalog hash depends only on the set of digests', () => {
   const entries = Array.from({ length: 31 }, (_, number) => ({ digest: digestOf(number) }))
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.constantFrom(...entries), fc.boolean())), (changes) => {

@@ -1,9 +1,10 @@
 import type { Tool } from '@gantry/contract'
+import { isComposite } from '@gantry/contract/internal/json'
 import { sha256 } from '../json/canonical.ts'
 
 /**
- * The digest of one version: everything a caller relies on when it builds a call.
- * How the tool runs is left out, so that moving a tool to another backend does not make its callers stale.
+ * The digest of one version over everything a caller relies on when it builds a call.
+ * It excludes how the tool runs, so that moving a tool to another backend does not invalidate its callers.
  */
 export function toolDigest(tool: Tool): string {
   const { namespace, name, version, title, description, inputSchema, outputSchema, annotations } = tool
@@ -12,8 +13,8 @@ export function toolDigest(tool: Tool): string {
 }
 
 /**
- * The digest of what a call of one version depends on: its name, its version and its schemas, without titles, descriptions
- * and examples. A call that was admitted under it runs wherever it is the same.
+ * The digest over what a call of one version depends on: name, version and schemas, without titles, descriptions and
+ * examples. A call admitted under a digest runs on every definition with the same digest.
  */
 export function callDigest(tool: Tool): string {
   const { namespace, name, version, inputSchema, outputSchema } = tool
@@ -21,11 +22,16 @@ export function callDigest(tool: Tool): string {
   return sha256(JSON.stringify(sorted({ namespace, name, version, ...bare })))
 }
 
-/** Keywords that say something to a reader and nothing to a validator. */
+/** Annotation keywords, which a validator ignores. */
 const texts: ReadonlySet<string> = new Set(['title', 'description', '$comment', 'examples'])
-/** Keywords whose members are names of the author's choice, so that none of them is a keyword. */
+/** Keywords whose members are property names, not keywords. */
 const named: ReadonlySet<string> = new Set([
-  ...['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas', 'dependentRequired'],
+  'properties',
+  'patternProperties',
+  '$defs',
+  'definitions',
+  'dependentSchemas',
+  'dependentRequired',
   'dependencies',
 ])
 /** Keywords whose value is data. */
@@ -44,22 +50,21 @@ function bareMember(key: string, value: unknown): unknown {
 }
 
 /**
- * The value with every object's keys in order, so that native `JSON.stringify` gives equal values equal text.
- * This takes a third of the time of writing the text piece by piece.
+ * The value with sorted keys, so that native `JSON.stringify` gives equal values equal text.
+ * This takes a third of the time of building the text in pieces.
  */
 function sorted(value: unknown): unknown {
-  if (typeof value !== 'object' || value === null) return value
   if (Array.isArray(value)) return value.map(sorted)
-  const record = value as Readonly<Record<string, unknown>>
+  if (!isComposite(value)) return value
   const copy: Record<string, unknown> = {}
-  for (const key of ordered(Object.keys(record))) {
-    const member = record[key]
+  for (const key of ordered(Object.keys(value))) {
+    const member = value[key]
     copy[key] = typeof member === 'object' ? sorted(member) : member
   }
   return copy
 }
 
-/** Sorts in place; for the few keys of most objects an insertion beats the built-in sort. */
+/** Sorts in place; for few keys an insertion sort is faster than the built-in sort. */
 function ordered(keys: string[]): string[] {
   if (keys.length > 24) return keys.sort()
   for (let index = 1; index < keys.length; index += 1) {
@@ -71,23 +76,23 @@ function ordered(keys: string[]): string[] {
   return keys
 }
 
-/** Something with a digest, which may be costly to ask for. */
+/** A value with a digest, which may be computed lazily. */
 interface Digested {
   readonly digest: string
 }
 
 interface Bucket {
   readonly digests: Set<string>
-  /** Absent after a change, until somebody reads the hash. */
+  /** Absent after a change, until the hash is read. */
   digest: string | undefined
 }
 
 /**
- * One hash for a whole catalog, whatever the order of registration.
- * A tree of two levels: digests fall into 256 buckets by their first byte, a bucket's hash is taken over its sorted
- * digests and the root over the buckets. XOR or addition would be shorter, but whoever registers a few hundred tools
- * could choose them so that a different catalog has the same sum; here a collision is one of SHA-256.
- * A change costs a set operation; the next read asks new entries for their digests and sorts one bucket for each.
+ * One hash for a whole catalog, independent of the order of registration.
+ * A tree of two levels: digests fall into 256 buckets by their first byte; the hash of a bucket covers its sorted
+ * digests, and the root covers the buckets. XOR or addition would be simpler, but an attacker who registers a few hundred
+ * tools could construct another catalog with the same sum; here a collision is a collision of SHA-256.
+ * A change costs a set operation; the next read computes the digests of new entries and sorts their buckets.
  */
 export class CatalogHash {
   readonly #buckets: (Bucket | undefined)[] = new Array(256)
@@ -118,7 +123,7 @@ export class CatalogHash {
     return this.#root
   }
 
-  /** The bucket of a digest, whose hash is about to change. */
+  /** The bucket of a digest, with its cached hash invalidated. */
   #bucket(digest: string): Bucket {
     const number = nibble(digest.charCodeAt(0)) * 16 + nibble(digest.charCodeAt(1))
     const bucket = this.#buckets[number] ?? { digests: new Set(), digest: undefined }
@@ -133,7 +138,7 @@ function nibble(code: number): number {
   return code < 97 ? code - 48 : code - 87
 }
 
-/** Tells whether two definitions with one digest also run the same way; functions are compared by identity. */
+/** Whether two definitions with the same digest also run the same way; functions are compared by identity. */
 export function sameRun(a: Tool, b: Tool): boolean {
   return same(a, b)
 }
@@ -147,12 +152,12 @@ function same(a: unknown, b: unknown): boolean {
   return keys.every((key) => Object.hasOwn(b, key) && same(member(a, key), member(b, key)))
 }
 
-/** Client objects that ride in a binding are the same only when they are one object. */
+/** Objects that are not plain, such as clients in a binding, are compared by identity. */
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value)
   return prototype === Object.prototype || prototype === Array.prototype || prototype === null
 }
 
 function member(value: object, key: string): unknown {
-  return (value as Record<string, unknown>)[key]
+  return Reflect.get(value, key)
 }

@@ -7,8 +7,8 @@ const maxQueries = 256
 const maxText = 2_000
 
 /**
- * Vectors of tools by digest, and of recent queries by text, all of one embedder and of length one.
- * A tool is embedded when the first search needs it; what was embedded stays when a later batch fails.
+ * Unit vectors of tools by digest and of recent queries by text, all of one embedder.
+ * A tool is embedded by the first search that needs it; its vector is kept when a later batch fails.
  */
 export class Vectors {
   readonly embedder: Embedder
@@ -31,13 +31,13 @@ export class Vectors {
     this.#tools.delete(digest)
   }
 
-  /** The query's vector; a few hundred recent ones are kept, so that pages of one search cost one call. */
+  /** The vector of a query; a few hundred recent ones are cached, so that all pages of a search cost one call. */
   async query(text: string, signal: AbortSignal): Promise<Float32Array> {
     const asked = text.slice(0, maxText)
     const known = this.#queries.get(asked)
     this.#queries.delete(asked)
     const vector = known ?? (await this.#embed([asked], signal))[0]
-    if (vector === undefined) throw new TypeError('the embedder gave no vector')
+    if (vector === undefined) throw new TypeError('the embedder returned no vector')
     this.#queries.set(asked, vector)
     for (const oldest of this.#queries.keys()) {
       if (this.#queries.size <= maxQueries) break
@@ -70,54 +70,55 @@ export class Vectors {
   async #embed(texts: readonly string[], signal: AbortSignal): Promise<readonly Float32Array[]> {
     const vectors = await embedWithin(this.embedder, texts, this.#embedMs, signal)
     signal.throwIfAborted()
-    if (vectors.length !== texts.length) throw new TypeError('the embedder gave another number of vectors than texts')
+    if (vectors.length !== texts.length)
+      throw new TypeError('the embedder returned another number of vectors than texts')
     return vectors.map((vector) => this.#unit(vector))
   }
 
-  /** A copy of length one; a vector that cannot be compared is the embedder's failure. */
+  /** A normalized copy; throws for a vector that cannot be compared. */
   #unit(vector: Float32Array): Float32Array {
     if (!(vector instanceof Float32Array) || vector.length === 0)
-      throw new TypeError('the embedder gave no Float32Array')
+      throw new TypeError('the embedder did not return a Float32Array')
     if (this.#dimensions === 0) this.#dimensions = vector.length
-    if (vector.length !== this.#dimensions) throw new TypeError('the embedder gave vectors of different lengths')
+    if (vector.length !== this.#dimensions) throw new TypeError('the embedder returned vectors of different lengths')
     const norm = Math.sqrt(dot(vector, vector))
-    if (!Number.isFinite(norm)) throw new TypeError('the embedder gave a vector that is not finite')
+    if (!Number.isFinite(norm)) throw new TypeError('the embedder returned a vector that is not finite')
     return norm === 0 ? vector.slice() : vector.map((value) => value / norm)
   }
 }
 
-/** The cosine of two vectors of length one. */
+/** The cosine of two unit vectors. */
 export function dot(a: Float32Array, b: Float32Array): number {
   let sum = 0
   for (let index = 0; index < a.length; index += 1) sum += (a[index] ?? 0) * (b[index] ?? 0)
   return sum
 }
 
-/** What stands for a tool's meaning. */
+/** The text that is embedded for a tool. */
 function textOf({ tool }: CatalogEntry): string {
   const words = `${tool.namespace} ${tool.name}`.replace(/[_.-]+/g, ' ')
   return `${words}\n${tool.title ?? ''}\n${(tool.tags ?? []).join(' ')}\n${tool.description}`.slice(0, maxText)
 }
 
 /**
- * Turns texts into vectors, so that a search can find what means the same in other words.
+ * Turns texts into vectors, so that a search finds tools by meaning.
  * - Concurrency: several `embed` calls may run at once.
- * - Cancellation: rejects soon after `signal` aborts; the search does not wait for one that does not.
- * - Time: each call has 10 s, or what `embedMs` says; then `signal` aborts and the call counts as failed.
- * - Errors: any rejection; the search then answers by words alone and says so.
- * - Answer: one vector for each text, in order, all of one length; equal texts give equal vectors as long as `id` stays.
- * - Ownership: the texts are the catalog's own, the vectors become the catalog's.
+ * - Cancellation: should reject soon after `signal` aborts; the search does not wait for it.
+ * - Timeout: `embedMs` per call, 10 s by default; then `signal` aborts and the call counts as failed.
+ * - Errors: any rejection; the search then falls back to words and returns a warning.
+ * - Result: one vector per text, in order, all of one length; equal texts give equal vectors as long as `id` stays.
+ * - Ownership: the catalog owns the texts and the returned vectors.
  */
 export interface Embedder {
-  /** Name and version of the model: vectors of another id are never compared. */
+  /** Name and version of the model: vectors of different ids are never compared. */
   readonly id: string
   embed(texts: readonly string[], signal: AbortSignal): Promise<readonly Float32Array[]>
 }
 
 /**
- * Asks the embedder, and stops waiting when the time is over or the signal aborts, whether or not it listens to that.
- * Rejects with the signal's reason, with TIMEOUT, or as the embedder does. The embedder's own signal aborts in both
- * cases, and what it answers later is dropped.
+ * Calls the embedder, and stops waiting at the timeout or when the signal aborts, even when the embedder ignores its
+ * signal. Rejects with the reason of the signal, with TIMEOUT, or with the error of the embedder. The signal of the
+ * embedder aborts in both cases, and a later result is dropped.
  */
 export async function embedWithin(
   embedder: Embedder,

@@ -1,15 +1,16 @@
 import { type Issue, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { normalTag, readTexts, textList } from '../ids/text-list.ts'
 import { namespaceFault } from '../ids/tool-id.ts'
 import { toolMatcher } from '../ids/tool-pattern.ts'
-import { isObject } from '../json/kinds.ts'
-import { queryDigest, unknownKeys } from '../search/index.ts'
+import { unknownMembers } from '../options/options.ts'
+import { maxQuery, queryDigest } from '../search/index.ts'
 import type { CatalogEntry, EntryFilter } from './catalog.ts'
-import { inputFault } from './tool-fields.ts'
+import { inputFault } from './tool-check.ts'
 
 /**
- * One test out of all that a query filters by; the caller's permission comes last because it may cost most.
- * A filter that is not understood is INPUT_INVALID, because it would not narrow the answer.
+ * Compiles all filters of a query into one test; the permission check comes last because it may cost most.
+ * An invalid filter is INPUT_INVALID, because ignoring it would widen the result.
  */
 export function entryFilter(filter: EntryFilter): (entry: CatalogEntry) => boolean {
   const { namespace, allow } = filter
@@ -25,21 +26,22 @@ export function entryFilter(filter: EntryFilter): (entry: CatalogEntry) => boole
     (allow === undefined || allow(entry))
 }
 
-/** Ties a cursor to the query and to the filters that can be written down; a permission cannot. */
+/** Binds a cursor to the query and the serializable filters; a permission check is a function. */
 export function filterDigest(query: unknown, { namespace, tag, toolset }: EntryFilter): string {
   return queryDigest({ query, namespace, tag, toolset })
 }
 
-/** The page size asked for, or INPUT_INVALID. */
+/** The page size; throws INPUT_INVALID. */
 export function pageLimit(limit: number | undefined, usual: number, most: number): number {
   if (limit === undefined) return usual
   if (Number.isInteger(limit) && limit >= 1 && limit <= most) return limit
   throw wrong('limit', `must be a whole number from 1 to ${most}`)
 }
 
-/** The query without the space around it, or INPUT_INVALID. */
+/** The trimmed query; throws INPUT_INVALID. */
 export function queryText(query: string): string {
   if (typeof query !== 'string') throw wrong('query', 'must be a string')
+  if (query.length > maxQuery) throw wrong('query', `must have at most ${maxQuery} characters`)
   return query.trim()
 }
 
@@ -48,10 +50,10 @@ function wrong(option: string, message: string): ToolError {
   return new ToolError('INPUT_INVALID', `The ${option} ${message}.`, { details: { issues } })
 }
 
-/** A named part of the catalog: each part that is given narrows it, and `deny` wins over all of them. */
+/** A subset of the catalog: each member narrows it, and `deny` wins over all others. */
 export interface Toolset {
   readonly namespaces?: readonly string[] | undefined
-  /** An entry needs one of them. */
+  /** An entry needs at least one of them. */
   readonly tags?: readonly string[] | undefined
   /** Patterns as in a policy's rules: `*`, `ns:*`, `ns:prefix*`, `ns:name` or `ns:name:1.0.0`. */
   readonly allow?: readonly string[] | undefined
@@ -60,7 +62,7 @@ export interface Toolset {
 
 type EntryTest = (entry: CatalogEntry) => boolean
 
-/** How each part is read; each gives the test that an entry must pass. */
+/** The compiler of each member: returns the test that an entry must pass. */
 const parts: {
   readonly [Part in keyof Required<Toolset>]: (value: unknown, path: string, issues: Issue[]) => EntryTest
 } = {
@@ -84,14 +86,14 @@ const parts: {
 }
 
 /**
- * Turns a toolset into a test that costs a few set look-ups an entry.
- * One that is not understood whole is INPUT_INVALID, because it would show more than its author meant.
+ * Compiles a toolset into a test that costs a few set look-ups per entry.
+ * An invalid toolset is INPUT_INVALID, because ignoring a part would show more than its author intended.
  */
 export function toolsetFilter(toolset: Toolset): EntryTest {
   const path = '/toolset'
   if (!isObject(toolset))
     throw inputFault('toolset', [{ path, message: 'must be an object such as { allow: ["ns:*"] }' }])
-  const issues = [...unknownKeys(toolset, Object.keys(parts), path, 'is not part of a toolset')]
+  const issues = [...unknownMembers(toolset, Object.keys(parts), path, 'part of a toolset')]
   const said: { readonly [part: string]: unknown } = toolset
   const tests = Object.entries(parts).flatMap(([part, read]) =>
     said[part] === undefined ? [] : [read(said[part], `${path}/${part}`, issues)],
@@ -100,10 +102,10 @@ export function toolsetFilter(toolset: Toolset): EntryTest {
   return (entry) => tests.every((passes) => passes(entry))
 }
 
-/** Namespaces that differ only in case cannot stand beside each other, so case does not matter here either. */
+/** Namespaces are case-insensitive: a catalog has no two that differ only in case. */
 function readNamespace(text: string, path: string, issues: Issue[]): string | undefined {
   const fault = namespaceFault(text)
   if (fault === undefined) return text.toLowerCase()
-  issues.push({ path, message: `is no namespace: it ${fault}` })
+  issues.push({ path, message: `is not a namespace: it ${fault}` })
   return undefined
 }

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { testCatalog } from '@gantry/conformance/internal/catalog'
-import { sampleTool } from '@gantry/conformance/internal/catalog-samples'
+import { sampleTool } from '@gantry/conformance/internal/catalog-pages'
 import type { Embedder } from './embeddings.ts'
 import { memoryCatalog } from './memory.ts'
 
 testCatalog('memory', () => memoryCatalog())
 
-test('what a listener throws is reported', async () => {
+test('an error thrown by a listener is passed to onListenerError', async () => {
   const errors: unknown[] = []
   const catalog = memoryCatalog({ onListenerError: (error) => errors.push(error) })
   catalog.subscribe(() => {
@@ -21,14 +21,14 @@ test('what a listener throws is reported', async () => {
   assert.deepEqual(errors, ['now', 'later'])
 })
 
-test('ten thousand invented ids do not push a real one out of reach', () => {
+test('a tool is still found after thousands of lookups of other ids', () => {
   const catalog = memoryCatalog()
   const entry = catalog.register(sampleTool())
   for (let minor = 0; minor < 12_000; minor += 1) catalog.find(`math:add:<=1.${minor}`)
   assert.equal(catalog.find('math:add'), entry)
 })
 
-test('the hash and the list do not depend on when they were first asked for', () => {
+test('the hash and the list do not depend on when they were first read', () => {
   const [asked, unasked] = [memoryCatalog(), memoryCatalog()]
   assert.deepEqual([asked.hash === '', asked.list().items], [false, []])
   for (const catalog of [asked, unasked]) {
@@ -46,7 +46,7 @@ test('the hash and the list do not depend on when they were first asked for', ()
   assert.equal(unasked.hash, asked.hash)
 })
 
-test('what comes, changes and goes while the first search reads is found as it is, by that search and the next', async () => {
+test('a change of the catalog during the first search is visible to that search and the next', async () => {
   const catalog = memoryCatalog()
   for (let number = 0; number < 1_200; number += 1) catalog.register(sampleTool({ name: `filler_${number}` }))
   const searches = [catalog.search('zebra'), catalog.search('zebra')]
@@ -65,7 +65,7 @@ test('what comes, changes and goes while the first search reads is found as it i
   )
 })
 
-test('a first search that is given up is taken up by the next', async () => {
+test('after an aborted first search the next search completes the index', async () => {
   const catalog = memoryCatalog()
   for (let number = 0; number < 1_200; number += 1) catalog.register(sampleTool({ name: `filler_${number}` }))
   catalog.register(sampleTool({ name: 'last', description: 'A zebra.' }))

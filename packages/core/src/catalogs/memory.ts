@@ -25,7 +25,7 @@ import { listPage, Versions } from './versions.ts'
 
 type Listener = (change: CatalogChange) => void
 
-/** Tells listeners about changes; what a listener throws goes to `report` and stops nobody else. */
+/** Emits changes to listeners. An error of a listener goes to `report` and does not affect other listeners. */
 class Changes {
   readonly #listeners = new Set<Listener>()
   readonly #report: (error: unknown) => void
@@ -34,7 +34,7 @@ class Changes {
     this.#report = report
   }
 
-  /** The same function subscribed twice is two subscriptions. */
+  /** Subscribing the same function twice makes two subscriptions. */
   subscribe(listener: Listener): () => void {
     const own: Listener = (change) => listener(change)
     this.#listeners.add(own)
@@ -43,8 +43,8 @@ class Changes {
     }
   }
 
-  /** Whether anybody listens. */
-  get heard(): boolean {
+  /** Whether there is a listener. */
+  get hasListeners(): boolean {
     return this.#listeners.size > 0
   }
 
@@ -61,26 +61,26 @@ class Changes {
 }
 
 interface MemoryCatalogOptions {
-  /** Makes `search` find by meaning as well as by words. */
+  /** Makes `search` find tools by meaning as well as by words. */
   readonly embedder?: Embedder | undefined
-  /** The time that each call of the embedder has, in milliseconds; 10,000 when absent. */
+  /** Timeout of each embedder call in milliseconds; 10,000 when absent. */
   readonly embedMs?: number | undefined
-  /** Hears what a listener threw; without it such an error is dropped. */
+  /** Called with the error of a listener; without it such an error is dropped. */
   readonly onListenerError?: ((error: unknown) => void) | undefined
 }
 
-/** Node's timers overflow beyond this, and fire at once. */
+/** Node timers overflow beyond this and fire at once. */
 const longestMs = 2_147_483_647
 
-/** Ids remembered with their entries; an attacker who invents ids cannot make it grow. */
+/** Bounds the cache of resolved ids against callers that invent ids. */
 const maxRemembered = 10_000
 
-/** A catalog in this process's memory. */
+/** A catalog in the memory of this process. */
 export function memoryCatalog(options: MemoryCatalogOptions = {}): Catalog {
   return new MemoryCatalog(options)
 }
 
-/** What may be put into the catalog, with the versions that its key has so far. */
+/** An admitted tool and the registered versions of its key. */
 interface Admitted {
   readonly entry: CatalogEntry
   readonly version: Version
@@ -90,7 +90,7 @@ interface Admitted {
 class MemoryCatalog implements Catalog {
   readonly #versions = new Map<string, Versions>()
   readonly #names = new Names()
-  /** Made when first asked for, like the hash: a program that only calls its tools by name needs neither. */
+  /** Created on first use, like the hash: a program that only calls tools by id needs neither. */
   #keys: SortedStrings | undefined
   #hash: CatalogHash | undefined
   readonly #found = new Map<string, CatalogEntry>()
@@ -185,7 +185,7 @@ class MemoryCatalog implements Catalog {
     return this.#changes.subscribe(listener)
   }
 
-  /** Everything that can be refused is refused here, before anything changes. */
+  /** Makes every check before the catalog changes. */
   #admit(tool: Tool, { source = 'local' }: RegisterOptions): Admitted {
     const { tool: checked, version } = checkTool(tool)
     const { namespace, name, aliases = [] } = checked
@@ -227,7 +227,7 @@ class MemoryCatalog implements Catalog {
     this.#keys?.delete(entry.key)
   }
 
-  /** Gives back what one entry held in the shared tables. */
+  /** Removes an entry from the shared tables. */
   #forget(entry: CatalogEntry): void {
     this.#names.release(entry.key, entry.tool.namespace, entry.tool.aliases ?? [])
     this.#hash?.remove(entry)
@@ -255,7 +255,7 @@ class MemoryCatalog implements Catalog {
   ): void {
     if (this.#found.size > 0) this.#found.clear()
     this.#search.changed(key, shown)
-    if (this.#changes.heard) this.#changes.emit({ kind, key, ids: entries.map(({ id }) => id) })
+    if (this.#changes.hasListeners) this.#changes.emit({ kind, key, ids: entries.map(({ id }) => id) })
   }
 
   #aliasesOf(key: string): readonly string[] {
@@ -283,7 +283,7 @@ class MemoryCatalog implements Catalog {
   }
 }
 
-/** Computes its digests when first asked, because most entries are never asked for them. */
+/** Computes its digests on first use, because most are never read. */
 class Entry implements CatalogEntry {
   readonly id: string
   readonly key: string
@@ -321,7 +321,7 @@ function keyOf({ namespace, name }: ToolId): string {
   return `${namespace}:${name}`
 }
 
-/** Of versions that a name finds, those that an onlooker finds by it: an alias that only others declare is not there. */
+/** The versions of a name that are visible to a viewer. An alias that only hidden versions declare does not resolve. */
 function foundBy(onlooker: Viewer, all: Versions | undefined, name: string): Versions | undefined {
   const found = all?.only((entry) => onlooker.finds(entry))
   const declares = ({ key, tool }: CatalogEntry): boolean => key === name || (tool.aliases?.includes(name) ?? false)
@@ -331,7 +331,43 @@ function foundBy(onlooker: Viewer, all: Versions | undefined, name: string): Ver
 function noVersion(id: string, held: Versions): ToolError {
   const ids = held.entries.slice(0, 10).map((entry) => entry.id)
   const versions = held.entries.slice(0, 10).map(({ tool }) => tool.version)
-  return new ToolError('TOOL_NOT_FOUND', `No version fits ${quote(id)}; there are ${versions.join(', ')}.`, {
+  return new ToolError('TOOL_NOT_FOUND', `No version matches ${quote(id)}; there are ${versions.join(', ')}.`, {
     details: { nearest: ids.slice(0, 3), versions },
   })
+}
+
+/**
+ * The catalog with one more tool, which resolves by its id and is neither listed nor searched. A tool with the same name
+ * in the catalog takes precedence.
+ */
+export function withHidden(catalog: Catalog, tool: Tool): Catalog {
+  const key = `${tool.namespace}:${tool.name}`
+  let hidden: Catalog | undefined
+  const hiddenCatalog = (): Catalog => {
+    if (hidden !== undefined) return hidden
+    hidden = memoryCatalog()
+    hidden.register(tool)
+    return hidden
+  }
+  const catalogFor = (id: string): Catalog => {
+    const isMeant = typeof id === 'string' && id.startsWith(key) && (id.length === key.length || id[key.length] === ':')
+    return isMeant && catalog.versions(key).length === 0 ? hiddenCatalog() : catalog
+  }
+  return {
+    register: (added, options) => catalog.register(added, options),
+    update: (changed, options) => catalog.update(changed, options),
+    unregister: (id) => catalog.unregister(id),
+    find: (id, onlooker) => catalogFor(id).find(id, onlooker),
+    versions: (id) => catalogFor(id).versions(id),
+    list: (query) => catalog.list(query),
+    search: (query, options) => catalog.search(query, options),
+    namespaces: () => catalog.namespaces(),
+    get hash() {
+      return catalog.hash
+    },
+    get size() {
+      return catalog.size
+    },
+    subscribe: (listener) => catalog.subscribe(listener),
+  }
 }

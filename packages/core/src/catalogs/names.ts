@@ -4,30 +4,30 @@ import type { ToolId } from '../ids/tool-id.ts'
 import { editDistance, nearest, type SortedStrings } from '../search/index.ts'
 import type { NamespaceInfo } from './catalog.ts'
 
-/** A name that is taken. */
+/** A registered name. */
 interface Claim {
-  /** The name as it was first written. */
+  /** The name in its first spelling. */
   readonly text: string
-  /** Key of the tool that it finds. */
+  /** Key of the tool that it resolves to. */
   readonly key: string
-  /** Versions that declare it. */
+  /** Number of versions that declare it. */
   count: number
 }
 
 /**
- * Who owns which name. Names that differ only in case count as one, and a key and an alias are names alike,
- * so nothing can be registered that looks like, or stands in for, what is already there.
+ * The owners of names. Names that differ only in case are equal, and keys and aliases share one table, so that no tool
+ * can be registered that resembles or shadows an existing one.
  */
 export class Names {
   readonly #claims = new Map<string, Claim>()
   readonly #namespaces = new Map<string, { readonly namespace: string; tools: number }>()
 
-  /** The claim on a name, in whatever case it was written; a key without one has no versions. */
+  /** The claim on a name, case-insensitively; a key without a claim has no versions. */
   claimOf(name: string): Claim | undefined {
     return this.#claims.get(name.toLowerCase())
   }
 
-  /** What would keep this key, on which there is that claim, from being claimed with these aliases. */
+  /** The conflicts of registering this key, which has the claim `own`, with these aliases. */
   conflicts(own: Claim | undefined, key: string, namespace: string, aliases: readonly string[]): readonly Issue[] {
     const issues: Issue[] = []
     if (own !== undefined && (own.text !== key || own.key !== key)) issues.push(collision('/name', key, own))
@@ -56,7 +56,7 @@ export class Names {
     for (const alias of aliases) this.#drop(alias)
   }
 
-  /** The key that an alias, written exactly, stands for. */
+  /** The key of an alias, case-sensitively. */
   target(alias: string): string | undefined {
     const claim = this.claimOf(alias)
     return claim?.text === alias ? claim.key : undefined
@@ -103,9 +103,9 @@ const limit = 3
 const nearNamespace = 3
 
 /**
- * The keys that somebody who wrote this id may have meant: those spelled nearly so, then the same name elsewhere.
- * Only namespaces spelled nearly so are walked, which keeps a wrong id cheap in a large catalog. Keys that `has` says no
- * to are as if they were not there.
+ * Suggestions for an unknown id: keys with a similar spelling, then the same name in other namespaces.
+ * Only namespaces with a similar spelling are scanned, which keeps an unknown id cheap in a large catalog. Keys that `has`
+ * rejects are never suggested.
  */
 export function nearestKeys(
   { namespace, name }: ToolId,

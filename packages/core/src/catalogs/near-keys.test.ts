@@ -13,16 +13,16 @@ function near(id: string): readonly string[] {
   return nearestKeys(parseToolId(id), namespaces, keys, (key) => known.includes(key))
 }
 
-test('a misspelled name or namespace leads to the right one', () => {
+test('nearestKeys suggests the right id for a misspelled name or namespace', () => {
   assert.deepEqual(near('github:creat_isue')[0], 'github:create_issue')
   assert.deepEqual(near('gihtub:create_issue')[0], 'github:create_issue')
   assert.deepEqual(near('GitHub:Create_Issue')[0], 'github:create_issue')
 })
 
-test('the right name in the wrong namespace leads to where it is', () => {
+test('nearestKeys suggests the namespaces that hold a name given with a wrong namespace', () => {
   assert.deepEqual(near('messenger:send'), ['mail:send', 'slack:send'])
 })
 
-test('a name like no other leads nowhere', () => {
+test('nearestKeys suggests nothing for a name unlike any other', () => {
   assert.deepEqual(near('weather:forecast'), [])
 })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
-import { refuses, sampleTool } from '@gantry/conformance/internal/catalog-samples'
+import { refuses, sampleTool } from '@gantry/conformance/internal/catalog-pages'
 import { type Tool, ToolError } from '@gantry/contract'
 import type { Catalog } from './catalog.ts'
 import type { Embedder } from './embeddings.ts'
@@ -16,7 +16,7 @@ class ToyEmbedder implements Embedder {
   async embed(texts: readonly string[], signal: AbortSignal): Promise<readonly Float32Array[]> {
     signal.throwIfAborted()
     this.calls += 1
-    if (this.failing) throw new Error('the model is away')
+    if (this.failing) throw new Error('the model is unavailable')
     this.texts.push(...texts)
     return texts.map((text) =>
       Float32Array.from([/mail|letter|correspond/, /money|invoice|bill/, /weather|rain|forecast/], (meaning) =>
@@ -42,13 +42,13 @@ async function keys(catalog: Catalog, query: string): Promise<string[]> {
   return (await catalog.search(query)).items.map(({ entry }) => entry.key)
 }
 
-test('an embedder finds by meaning what no word does', async () => {
+test('an embedder finds tools that share no word with the query', async () => {
   const catalog = catalogWith(new ToyEmbedder())
   assert.deepEqual(await keys(catalog, 'correspondence'), ['post:send'])
   assert.deepEqual(await keys(memoryCatalogOf(tools), 'correspondence'), [])
 })
 
-test('words and meaning together beat either alone', async () => {
+test('a tool that matches by word and by embedding outranks one that matches by embedding alone', async () => {
   const catalog = catalogWith(new ToyEmbedder())
   catalog.register(sampleTool({ namespace: 'old', name: 'rain', description: 'Makes a noise.' }))
   catalog.register(sampleTool({ namespace: 'sky', name: 'rain', description: 'Tells the weather.' }))
@@ -57,7 +57,7 @@ test('words and meaning together beat either alone', async () => {
   assert.equal(found.length, 3)
 })
 
-test('a tool is embedded once, again when it changes, and a query once', async () => {
+test('a tool is embedded once and again when it changes, and a query is embedded once', async () => {
   const embedder = new ToyEmbedder()
   const catalog = catalogWith(embedder)
   await catalog.search('mail')
@@ -72,7 +72,7 @@ test('a tool is embedded once, again when it changes, and a query once', async (
   assert.equal(embedder.texts.length, tools.length + 2)
 })
 
-test('a failing embedder leaves an answer by words, with a warning', async () => {
+test('with a failing embedder the search falls back to words and returns a warning', async () => {
   const embedder = new ToyEmbedder()
   embedder.failing = true
   const page = await catalogWith(embedder).search('letter')
@@ -89,7 +89,7 @@ for (const [title, vectors] of [
   ['vectors of different lengths', (texts: readonly string[]) => texts.map((_, at) => new Float32Array(at + 1))],
   ['lists instead of vectors', (texts: readonly string[]) => texts.map(() => [1, 2] as unknown as Float32Array)],
 ] as const) {
-  test(`an embedder that gives ${title} counts as failing`, async () => {
+  test(`an embedder that returns ${title} counts as failing`, async () => {
     const catalog = catalogWith({ id: 'bad', embed: async (texts) => vectors(texts) })
     const page = await catalog.search('letter')
     assert.equal(page.items.length, 1)
@@ -97,7 +97,7 @@ for (const [title, vectors] of [
   })
 }
 
-test('pages by meaning hold while tools come and go', async () => {
+test('pages of an embedding search stay stable while tools are registered and unregistered', async () => {
   const catalog = memoryCatalog({ embedder: new ToyEmbedder() })
   const tool = (name: string, text: string) => sampleTool({ namespace: 'x', name, description: text })
   for (let at = 10; at < 30; at += 1) catalog.register(tool(`t${at}`, at % 2 === 0 ? 'A letter.' : 'A mail.'))
@@ -117,7 +117,7 @@ test('pages by meaning hold while tools come and go', async () => {
   assert.deepEqual(seen.filter(stays), promised.filter(stays))
 })
 
-test('a cursor by meaning survives a failure for new tools, one by words stays by words', async () => {
+test('an embedding cursor works while new tools cannot be embedded, and a word cursor keeps searching by words', async () => {
   const embedder = new ToyEmbedder()
   const catalog = catalogWith(embedder)
   catalog.register(sampleTool({ namespace: 'post', name: 'mail', description: 'A mail.' }))
@@ -135,7 +135,7 @@ test('a cursor by meaning survives a failure for new tools, one by words stays b
   assert.equal(more.items.length, 1)
 })
 
-test('an abort while embedding ends the search as CANCELLED', async () => {
+test('an abort while embedding fails the search with CANCELLED', async () => {
   const controller = new AbortController()
   const catalog = catalogWith({
     id: 'slow',
@@ -151,9 +151,9 @@ test('an abort while embedding ends the search as CANCELLED', async () => {
   )
 })
 
-/** Never answers, and does not listen either. */
-class SilentEmbedder implements Embedder {
-  readonly id = 'silent'
+/** Never answers and ignores its signal. */
+class UnresponsiveEmbedder implements Embedder {
+  readonly id = 'unresponsive'
   readonly signals: AbortSignal[] = []
   readonly asked = Promise.withResolvers<void>()
 
@@ -164,8 +164,8 @@ class SilentEmbedder implements Embedder {
   }
 }
 
-test('an embedder that never answers is given up after its time, and tools are found by words', async () => {
-  const embedder = new SilentEmbedder()
+test('an embedder that does not answer within embedMs is aborted, and the search falls back to words', async () => {
+  const embedder = new UnresponsiveEmbedder()
   const catalog = memoryCatalog({ embedder, embedMs: 5 })
   for (const tool of tools) catalog.register(tool)
   const page = await catalog.search('letter')
@@ -180,10 +180,10 @@ test('an embedder that never answers is given up after its time, and tools are f
   )
 })
 
-test('without a time of its own an embedder has ten seconds', async () => {
+test('embedMs defaults to ten seconds', async () => {
   mock.timers.enable({ apis: ['setTimeout'] })
   try {
-    const embedder = new SilentEmbedder()
+    const embedder = new UnresponsiveEmbedder()
     const search = catalogWith(embedder).search('letter')
     await embedder.asked.promise
     mock.timers.tick(9_999)
@@ -195,7 +195,7 @@ test('without a time of its own an embedder has ten seconds', async () => {
   }
 })
 
-test('an embedder that fails after it was given up disturbs nobody', async () => {
+test('an embedder that rejects after its timeout causes no unhandled rejection', async () => {
   const late = Promise.withResolvers<never>()
   const catalog = memoryCatalog({ embedder: { id: 'late', embed: () => late.promise }, embedMs: 1 })
   catalog.register(sampleTool())
@@ -204,9 +204,9 @@ test('an embedder that fails after it was given up disturbs nobody', async () =>
   await new Promise((resolve) => setImmediate(resolve))
 })
 
-test('an abort ends a search as CANCELLED even when the embedder does not listen', async () => {
+test('an abort fails a search with CANCELLED even when the embedder ignores its signal', async () => {
   const controller = new AbortController()
-  const embedder = new SilentEmbedder()
+  const embedder = new UnresponsiveEmbedder()
   const search = catalogWith(embedder).search('letter', { signal: controller.signal })
   await embedder.asked.promise
   controller.abort(new Error('enough'))
@@ -214,7 +214,7 @@ test('an abort ends a search as CANCELLED even when the embedder does not listen
   assert.equal(embedder.signals[0]?.aborted, true)
 })
 
-test('a time for the embedder that is none is refused', () => {
+test('an invalid embedMs is refused', () => {
   for (const embedMs of [0, -1, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 31, '5' as unknown as number]) {
     refuses(() => memoryCatalog({ embedMs }), 'CONFIG_INVALID', '/embedMs')
   }

@@ -14,26 +14,26 @@ import type { CatalogEntry, SearchOptions, SearchPage } from './catalog.ts'
 import { dot, type Embedder, Vectors } from './embeddings.ts'
 import { entryFilter, filterDigest, pageLimit } from './filter.ts'
 
-/** Tools that are read in one go: a few milliseconds' worth. */
+/** Tools indexed per turn of the event loop: a few milliseconds of work. */
 const slice = 500
 
-/** What a search needs of its catalog. */
+/** The parts of a catalog that a search reads. */
 interface SearchParts {
   readonly keys: () => Iterable<string>
-  /** The one entry of a key that a search finds. */
+  /** The entry of a key that a search returns. */
   readonly shown: (key: string) => CatalogEntry | undefined
-  /** All aliases of a key, whichever version declares them, because each of them finds the tool as a whole. */
+  /** The aliases of all versions of a key, because each resolves to the tool as a whole. */
   readonly aliases: (key: string) => readonly string[]
   readonly embedder: Embedder | undefined
-  /** The time that each call of the embedder has. */
+  /** Timeout of each embedder call. */
   readonly embedMs: number
 }
 
-/** Finds entries by words and, with an embedder, by meaning. It shows one entry of each key. */
+/** Finds entries by words and, with an embedder, by meaning. Returns one entry per key. */
 export class CatalogSearch {
   readonly #index = new TextIndex()
   readonly #vectors: Vectors | undefined
-  /** All keys, as far as the first search has not read them: registering costs nothing that only a search needs. */
+  /** Keys that the first search has not indexed yet: registration does no work that only a search needs. */
   #first: Iterator<string> | undefined
   /** Keys that changed since the first search began. */
   readonly #unread = new Set<string>()
@@ -45,7 +45,7 @@ export class CatalogSearch {
     this.#vectors = parts.embedder && new Vectors(parts.embedder, parts.embedMs)
   }
 
-  /** Tells that a key changed, in its shown entry or in the aliases of any version, and what it showed before. */
+  /** Records that the visible entry or the aliases of a key changed, with the entry before the change. */
   changed(key: string, before: CatalogEntry | undefined): void {
     if (this.#vectors !== undefined && before !== undefined && before.digest !== this.#parts.shown(key)?.digest) {
       this.#vectors.forget(before.digest)
@@ -53,7 +53,7 @@ export class CatalogSearch {
     if (this.#first !== undefined) this.#unread.add(key)
   }
 
-  /** Reads what changed since the last search, in slices, so that a large catalog does not hold up everything else. */
+  /** Indexes the changes since the last search, in slices, so that a large catalog does not block the event loop. */
   async #catchUp(signal: AbortSignal | undefined): Promise<void> {
     let count = 0
     for (let key = this.#nextUnread(); key !== undefined; key = this.#nextUnread()) {
@@ -65,7 +65,7 @@ export class CatalogSearch {
     }
   }
 
-  /** A key to read; searches that run at once share them. A key that is registered meanwhile comes up in any case. */
+  /** The next key to index; concurrent searches share the work. A key registered meanwhile is included. */
   #nextUnread(): string | undefined {
     this.#first ??= this.#parts.keys()[Symbol.iterator]()
     const { value, done } = this.#first.next()
@@ -149,8 +149,9 @@ export class CatalogSearch {
   }
 
   /**
-   * The query's vector, with the tools' vectors completed. When the embedder fails, a first page goes on by words and a
-   * page that began by words stays so; one that began by meaning cannot keep its order without it and is refused.
+   * The vector of the query, with the vectors of all tools completed. When the embedder fails, a first page falls back to
+   * words, and a search that started with words continues with words; a search that started with embeddings cannot keep
+   * its order without them and fails.
    */
   async #meaning(
     query: string,
@@ -168,7 +169,9 @@ export class CatalogSearch {
       if (signal.aborted) throw cancelled(signal)
       if (place === undefined) return { warning: lexicalOnly }
       if (vector !== undefined) return { vector, warning: partly }
-      throw new ToolError('BACKEND_UNAVAILABLE', 'The embedder failed; this cursor cannot go on without it.', { cause })
+      throw new ToolError('BACKEND_UNAVAILABLE', 'The embedder failed; this cursor cannot continue without it.', {
+        cause,
+      })
     }
   }
 }
@@ -181,27 +184,27 @@ function highest(scores: Iterable<number>): number {
 
 const lexicalOnly: Warning = Object.freeze({
   code: 'BACKEND_UNAVAILABLE',
-  message: 'The embedder failed; tools were found by their words alone.',
+  message: 'The embedder failed; tools were searched by words alone.',
 })
 
 const partly: Warning = Object.freeze({
   code: 'BACKEND_UNAVAILABLE',
-  message: 'The embedder failed; tools that are new were ranked by their words alone.',
+  message: 'The embedder failed; new tools were ranked by words alone.',
 })
 
 function cancelled(signal: AbortSignal): ToolError {
   return new ToolError('CANCELLED', 'The search was cancelled.', { cause: signal.reason, effect: 'none' })
 }
 
-/** Half by words, half by meaning; a resemblance below the floor is noise. */
+/** Half by words, half by meaning; a similarity below the floor is noise. */
 const share = 0.5
 const floor = 0.2
 const unit = 1_000_000
 
 /**
- * Scores by words and by meaning in one order: `share * words / top + (1 - share) * cosine`, as a whole number.
- * Ranks would be the usual way to blend, but they move when tools come and go between pages; this does not,
- * because `top` travels in the cursor.
+ * Blends word and embedding scores: `share * words / top + (1 - share) * cosine`, as a whole number.
+ * Rank fusion is more common, but ranks shift when tools change between pages; these scores do not, because the cursor
+ * carries `top`.
  */
 function blend(
   entries: readonly CatalogEntry[],

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { sampleTool } from '@gantry/conformance/internal/catalog-samples'
+import { sampleTool } from '@gantry/conformance/internal/catalog-pages'
 import { type Tool, ToolError } from '@gantry/contract'
 import { checkTool } from './tool-check.ts'
 
@@ -18,7 +18,7 @@ function paths(tool: unknown): string[] {
   return (fault(tool).details?.issues ?? []).map(({ path }) => path).sort()
 }
 
-test('a full definition is kept as it is, frozen to the last member', () => {
+test('a complete definition is kept unchanged and deeply frozen', () => {
   const tool = sampleTool({
     title: 'Add',
     outputSchema: { type: 'object', properties: { result: { type: 'number' } } },
@@ -54,7 +54,7 @@ test('a full definition is kept as it is, frozen to the last member', () => {
   assert.ok(frozen(checked))
 })
 
-test('every failing path is named at once', () => {
+test('one error names every failing path', () => {
   const wrong = { namespace: 'a b', name: '', version: 'one', inputSchema: false, backends: [], effect: 'maybe' }
   assert.deepEqual(paths(wrong), [
     '/backends',
@@ -71,21 +71,21 @@ test('every failing path is named at once', () => {
 for (const [title, changes, path] of [
   ['an input schema of another type', { inputSchema: { type: 'string' } }, '/inputSchema'],
   ['an input schema that is true', { inputSchema: true }, '/inputSchema'],
-  ['a description that is only space', { description: ' \n' }, '/description'],
+  ['a description of whitespace', { description: ' \n' }, '/description'],
   ['a description that is too long', { description: 'x'.repeat(10_001) }, '/description'],
   ['too many tags', { tags: Array.from({ length: 21 }, (_, index) => `t${index}`) }, '/tags'],
   ['a tag with other characters', { tags: ['ok', 'a/b'] }, '/tags/1'],
   ['an example without arguments', { examples: [{ title: 'x' }] }, '/examples/0/args'],
   ['an example whose arguments are a list', { examples: [{ title: 'x', args: [] }] }, '/examples/0/args'],
-  ['a timeout of nothing', { timeoutMs: 0 }, '/timeoutMs'],
-  ['a timeout that is no number', { timeoutMs: Number.NaN }, '/timeoutMs'],
+  ['a timeout of zero', { timeoutMs: 0 }, '/timeoutMs'],
+  ['a timeout that is not a number', { timeoutMs: Number.NaN }, '/timeoutMs'],
   ['an alias with a version', { aliases: ['a:b:1.0.0'] }, '/aliases/0'],
-  ['an alias that is no id', { aliases: ['../x'] }, '/aliases/0'],
-  ['a cache for a tool that changes something', { effect: 'once', cache: { ttlMs: 1_000 } }, '/cache'],
-  ['a cache without a time', { cache: {} }, '/cache/ttlMs'],
-  ['a cost below nothing', { cost: -1 }, '/cost'],
-  ['a placement with something that is no text', { placement: { gpu: true } }, '/placement/gpu'],
-  ['a replacement that is no id', { deprecated: { message: 'Old.', replacement: 'x' } }, '/deprecated/replacement'],
+  ['an alias that is not an id', { aliases: ['../x'] }, '/aliases/0'],
+  ['a cache for a tool with a side effect', { effect: 'once', cache: { ttlMs: 1_000 } }, '/cache'],
+  ['a cache without a ttlMs', { cache: {} }, '/cache/ttlMs'],
+  ['a negative cost', { cost: -1 }, '/cost'],
+  ['a placement value that is not a string', { placement: { gpu: true } }, '/placement/gpu'],
+  ['a replacement that is not an id', { deprecated: { message: 'Old.', replacement: 'x' } }, '/deprecated/replacement'],
   ['an unknown property', { timeoutMS: 5 }, '/timeoutMS'],
   ['an unknown limit', { limits: { bytes: 5 } }, '/limits/bytes'],
   ['a backend without a kind', { backends: [{ name: 'x' }] }, '/backends/0/kind'],
@@ -107,7 +107,7 @@ for (const [changes, path, meant] of [
   [{ retry: { attempts: 2, delayMS: 5 } }, '/retry/delayMS', 'delayMs'],
   [{ colour: 'blue' }, '/colour', undefined],
 ] as const) {
-  test(`the unknown property ${path} is refused, ${meant ? `with ${meant} as what was meant` : 'with no guess'}`, () => {
+  test(`the unknown property ${path} is refused, ${meant ? `and ${meant} is suggested` : 'without a suggestion'}`, () => {
     const error = fault({ ...sampleTool(), ...changes })
     const message = error.details?.issues?.find((issue) => issue.path === path)?.message ?? ''
     assert.match(
@@ -118,7 +118,7 @@ for (const [changes, path, meant] of [
   })
 }
 
-test('a malformed schema is SCHEMA_INVALID at its path within the definition', () => {
+test('a malformed schema is refused with SCHEMA_INVALID at its path within the definition', () => {
   const error = fault(sampleTool({ inputSchema: { type: 'object', properties: { a: { type: 'nonsense' } } } }))
   assert.equal(error.code, 'SCHEMA_INVALID')
   assert.ok(error.details?.issues?.[0]?.path.startsWith('/inputSchema/properties/a'), error.message)
@@ -130,27 +130,27 @@ test('a schema that contains itself is refused', () => {
   assert.equal(fault(sampleTool({ inputSchema: schema })).code, 'TOOL_INVALID')
 })
 
-test('what is no object is no definition', () => {
+test('a value that is not an object is refused as a definition', () => {
   for (const value of [undefined, null, 1, 'x', []]) assert.equal(fault(value).code, 'TOOL_INVALID')
 })
 
-test('tags are kept in one spelling and once', () => {
+test('tags are normalized and deduplicated', () => {
   assert.deepEqual(checkTool(sampleTool({ tags: ['Blue Sky', 'blue-sky', 'X.Y_z'] })).tool.tags, ['blue-sky', 'x.y_z'])
 })
 
-test('a function beside the data is left out, and one in a binding stays what it is', () => {
+test('a function in the definition is dropped, and a function in a binding is kept', () => {
   const run = () => 1
   const { tool: checked } = checkTool({ ...sampleTool({ backends: [{ kind: 'local', run }] }), run } as Tool)
   assert.ok(!('run' in checked))
   assert.equal(checked.backends[0]?.run, run)
 })
 
-test('a message about hostile text holds plain characters only', () => {
+test('an error message about hostile text is short, printable ASCII', () => {
   const { message } = fault(sampleTool({ namespace: 'a\u001b[31m\u202e'.repeat(1_000) }))
   assert.match(message, /^[\x20-\x7e…]{1,400}$/)
 })
 
-test('each member is read once, and symbols, functions and what is undefined are left out', () => {
+test('each member is read once, and symbols, functions and undefined members are dropped', () => {
   let reads = 0
   const given = {
     ...sampleTool(),

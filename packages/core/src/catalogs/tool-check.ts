@@ -1,35 +1,19 @@
-import { type Issue, type Tool, ToolError } from '@gantry/contract'
+import { type Issue, type Json, type Tool, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { checkSchema } from '@gantry/json-schema'
 import { quote } from '../ids/quote.ts'
 import { isTag, normalTag } from '../ids/text-list.ts'
 import { namespaceFault, parseToolId, toolNameFault } from '../ids/tool-id.ts'
 import { parseVersion, type Version } from '../ids/version.ts'
-import { copyJson } from '../json/copy.ts'
-import { isObject } from '../json/kinds.ts'
-import { JsonError } from '../json/limits.ts'
+import { copyJson, JsonError } from '../json/plain.ts'
 import { didYouMean } from '../search/index.ts'
-import {
-  type Field,
-  flag,
-  Issues as IssueList,
-  type Issues,
-  integer,
-  json,
-  jsonObject,
-  list,
-  oneOf,
-  record,
-  ruled,
-  text,
-  texts,
-} from './tool-fields.ts'
 
 const maxDescription = 10_000
 const maxDocs = 100_000
 const words = list(text(256), 100)
 const tagList = list(text(64), 20)
 
-/** How each field of a Tool is checked and copied; the type makes a new field of the contract appear here. */
+/** The check of each field of a Tool; the type makes a new field of the contract a compile error until it is added here. */
 const fields: { readonly [Key in keyof Required<Tool>]: Field } = {
   namespace: ruled(namespaceFault),
   name: ruled(toolNameFault),
@@ -79,20 +63,20 @@ const fields: { readonly [Key in keyof Required<Tool>]: Field } = {
 const required = ['namespace', 'name', 'description', 'inputSchema', 'backends', 'effect']
 const known: ReadonlyMap<string, Field> = new Map(Object.entries(fields))
 
-/** A definition that holds, with its version read. */
-export interface CheckedTool {
+/** A valid definition with its parsed version. */
+interface CheckedTool {
   readonly tool: Tool
   readonly version: Version
 }
 
 /**
- * Checks a definition and gives the frozen copy that a catalog keeps, so that the caller's later changes change nothing.
- * Throws TOOL_INVALID with every failing path, or SCHEMA_INVALID when only a schema is wrong.
- * A function beside the data, as `defineTool` keeps it, is left out.
+ * Checks a definition and returns the frozen copy that a catalog keeps, so that later changes by the caller have no
+ * effect. Throws TOOL_INVALID with every failing path, or SCHEMA_INVALID when only a schema is invalid.
+ * A function in the definition, as `defineTool` adds it, is dropped.
  */
 export function checkTool(tool: Tool): CheckedTool {
   if (!isObject(tool)) throw new ToolError('TOOL_INVALID', 'A tool definition must be an object.')
-  const issues = new IssueList()
+  const issues = new Issues()
   const copy = ownMembers(tool)
   for (const name of Object.keys(copy)) {
     const value = copy[name]
@@ -113,21 +97,21 @@ export function checkTool(tool: Tool): CheckedTool {
   return { tool: Object.freeze(copy) as unknown as Tool, version }
 }
 
-/** The members with text for a key, each read once, in an object of the same shape, which is the fastest to make. */
+/** The members with string keys, each read once, in an object of the same shape, which is fastest to create. */
 function ownMembers(value: object): Record<string, unknown> {
   const copy: Record<string | symbol, unknown> = { ...value }
   for (const symbol of Object.getOwnPropertySymbols(copy)) delete copy[symbol]
   return copy
 }
 
-/** The error for a definition that is wrong at the given paths. */
+/** The error for a definition that fails at the given paths. */
 export function invalid(tool: Tool, issues: readonly Issue[]): ToolError {
   const code = issues.every((issue) => issue.schemaPath !== undefined) ? 'SCHEMA_INVALID' : 'TOOL_INVALID'
   const first = issues[0]
   const more = issues.length > 1 ? ` (and ${issues.length - 1} more)` : ''
   const id = quote(`${String(tool.namespace)}:${String(tool.name)}`)
   const reason = first === undefined ? 'it is invalid' : `${first.path} ${first.message}`
-  return new ToolError(code, `The tool ${id} is wrong: ${reason}${more}.`, { details: { issues } })
+  return new ToolError(code, `Invalid definition of the tool ${id}: ${reason}${more}.`, { details: { issues } })
 }
 
 function inputSchema(value: unknown, path: string, issues: Issues): unknown {
@@ -137,7 +121,7 @@ function inputSchema(value: unknown, path: string, issues: Issues): unknown {
   return schema(value, path, issues)
 }
 
-/** Copies a schema, then checks the copy, so that what was checked is what is kept. */
+/** Copies a schema, then checks the copy, so that the catalog keeps exactly what was checked. */
 function schema(value: unknown, path: string, issues: Issues): unknown {
   if (typeof value !== 'boolean' && !isObject(value)) return issues.add(path, 'must be a JSON Schema')
   const copy = json(value, path, issues)
@@ -154,7 +138,7 @@ function schema(value: unknown, path: string, issues: Issues): unknown {
   return copy
 }
 
-/** Tags are compared as text, so they are brought to one spelling and named once. */
+/** Tags are compared as text, so they are normalized and deduplicated. */
 function tags(value: unknown, path: string, issues: Issues): unknown {
   const given = tagList(value, path, issues)
   if (!Array.isArray(given)) return undefined
@@ -192,7 +176,7 @@ function aliasFault(id: string): string | undefined {
 const bindingKind = text(64)
 const bindingName = text(128)
 
-/** A binding's options are the host's own: plain data is copied, a function or a client object stays what it is. */
+/** The options of a binding belong to the host: plain data is copied, functions and client objects are kept by reference. */
 function binding(value: unknown, path: string, issues: Issues): unknown {
   if (!isObject(value)) return issues.add(path, 'must be an object')
   bindingKind(value.kind, `${path}/kind`, issues)
@@ -213,4 +197,120 @@ function ownOption(option: unknown): unknown {
     if (error instanceof JsonError) return option
     throw error
   }
+}
+
+/** Collects the issues of one definition, up to a limit. */
+class Issues {
+  readonly list: Issue[] = []
+
+  add(path: string, message: string): undefined {
+    if (this.list.length < 100) this.list.push({ path, message })
+    return undefined
+  }
+}
+
+/** Checks one field and returns the frozen value to keep; adds an issue and returns undefined when it is invalid. */
+type Field = (value: unknown, path: string, issues: Issues) => unknown
+
+/** A string of bounded length that is not blank. */
+export function text(limit: number): Field {
+  return (value, path, issues) => {
+    if (typeof value !== 'string') return issues.add(path, 'must be a string')
+    if (value.length > limit) return issues.add(path, `must not be longer than ${limit} characters`)
+    return value.trim() === '' ? issues.add(path, 'must not be empty') : value
+  }
+}
+
+/** A string with a custom rule, which returns what is wrong with it. */
+function ruled(fault: (value: string) => string | undefined): Field {
+  return (value, path, issues) => {
+    if (typeof value !== 'string') return issues.add(path, 'must be a string')
+    const wrong = fault(value)
+    return wrong === undefined ? value : issues.add(path, wrong)
+  }
+}
+
+/** One of a few words. */
+function oneOf(...words: readonly string[]): Field {
+  return (value, path, issues) =>
+    words.some((word) => word === value) ? value : issues.add(path, `must be one of ${words.join(', ')}`)
+}
+
+/** A whole number within bounds. */
+function integer(least: number, most = Number.MAX_SAFE_INTEGER): Field {
+  return (value, path, issues) =>
+    Number.isSafeInteger(value) && Number(value) >= least && Number(value) <= most
+      ? value
+      : issues.add(
+          path,
+          `must be a whole number of at least ${least}${most < 2 ** 53 - 1 ? ` and at most ${most}` : ''}`,
+        )
+}
+
+function flag(value: unknown, path: string, issues: Issues): unknown {
+  return typeof value === 'boolean' ? value : issues.add(path, 'must be true or false')
+}
+
+/** A list of bounded length whose elements all fit one field. */
+export function list(field: Field, limit: number, least = 0): Field {
+  return (value, path, issues) => {
+    if (!Array.isArray(value)) return issues.add(path, 'must be a list')
+    if (value.length < least) return issues.add(path, `must have at least ${least} element`)
+    if (value.length > limit) return issues.add(path, `must not have more than ${limit} elements`)
+    return Object.freeze(value.map((item, index) => field(item, `${path}/${index}`, issues)))
+  }
+}
+
+/** An object with known members only; members in `required` must be present. */
+function record(members: { readonly [key: string]: Field }, required: readonly string[] = []): Field {
+  const known = new Map(Object.entries(members))
+  return (value, path, issues) => {
+    if (!isObject(value)) return issues.add(path, 'must be an object')
+    const copy: Record<string, unknown> = {}
+    for (const key of Object.keys(value)) {
+      const member = value[key]
+      const field = known.get(key)
+      if (member === undefined) continue
+      if (field !== undefined) copy[key] = field(member, `${path}/${key}`, issues)
+      else issues.add(`${path}/${key.slice(0, 64)}`, `is not a known property${didYouMean(key, known.keys())}`)
+    }
+    for (const key of required) if (value[key] === undefined) issues.add(`${path}/${key}`, 'is required')
+    return Object.freeze(copy)
+  }
+}
+
+const frozen = { freeze: true }
+
+/** Any JSON value, as a copy without references to objects of the caller. */
+export function json(value: unknown, path: string, issues: Issues): Json | undefined {
+  try {
+    return copyJson(value, frozen)
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+    return issues.add(`${path}${error.path}`, error.message)
+  }
+}
+
+/** An object of strings with arbitrary keys, as a plain copy. */
+export function texts(value: unknown, path: string, issues: Issues): unknown {
+  if (!isObject(value)) return issues.add(path, 'must be an object')
+  const wrong = Object.keys(value).find((name) => typeof value[name] !== 'string')
+  if (wrong !== undefined) return issues.add(`${path}/${wrong.slice(0, 64)}`, 'must be a string')
+  return json(value, path, issues)
+}
+
+function jsonObject(value: unknown, path: string, issues: Issues): Json | undefined {
+  return isObject(value) ? json(value, path, issues) : issues.add(path, 'must be an object')
+}
+
+/** Bounds the error for a toolset with thousands of invalid patterns. */
+const maxIssues = 100
+
+/** INPUT_INVALID for a query or filter that fails at the given paths. */
+export function inputFault(question: string, issues: readonly Issue[]): ToolError {
+  const [first] = issues
+  const more = issues.length > 1 ? ` (and ${issues.length - 1} more)` : ''
+  const reason = first === undefined ? 'it is invalid' : `${first.path} ${first.message}`
+  const details = { issues: issues.slice(0, maxIssues) }
+  return new ToolError('INPUT_INVALID', `Invalid ${question}: ${reason}${more}.`, { details })
 }

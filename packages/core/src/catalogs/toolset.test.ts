@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { refuses, rejects, sampleTool } from '@gantry/conformance/internal/catalog-samples'
+import { refuses, rejects, sampleTool } from '@gantry/conformance/internal/catalog-pages'
 import fc from 'fast-check'
 import { rules } from '../policies/rules.ts'
 import { type Toolset, toolsetFilter } from './filter.ts'
@@ -57,21 +57,21 @@ for (const [toolset, path, hint] of [
   [{ tags: [] }, '/toolset/tags', /leave it out/],
   [{ tags: [''] }, '/toolset/tags/0', /must not be empty/],
   [{ namespaces: [] }, '/toolset/namespaces', /leave it out/],
-  [{ namespaces: ['github:*'] }, '/toolset/namespaces/0', /is no namespace/],
+  [{ namespaces: ['github:*'] }, '/toolset/namespaces/0', /is not a namespace/],
 ] as const) {
-  test(`the toolset ${JSON.stringify(toolset)} is refused at ${path}, because it would not narrow as meant`, async () => {
+  test(`the toolset ${JSON.stringify(toolset)} is refused at ${path}`, async () => {
     const given = { toolset: toolset as unknown as Toolset }
     assert.match(refuses(() => catalog.list(given), 'INPUT_INVALID', path).message, hint)
     for (const query of ['', 'read']) await rejects(catalog.search(query, given), 'INPUT_INVALID', path)
   })
 }
 
-test('thousands of wrong patterns make an error of bounded size', () => {
+test('the error for thousands of invalid patterns has bounded size', () => {
   const error = refuses(() => catalog.list({ toolset: { deny: new Array(9_000).fill('x') } }), 'INPUT_INVALID')
   assert.ok(JSON.stringify(error.details).length < 50_000 && error.message.length < 1_000)
 })
 
-test('a toolset and a rule with the same patterns are about the same tools', async () => {
+test('a toolset and a rule with the same patterns match the same tools', async () => {
   const word = fc.constantFrom('git', 'github', 'GitHub', 'read', 'READ', 'write', 'w', 'slack')
   const pattern = fc.oneof(
     fc.constant('*'),

@@ -8,7 +8,7 @@ interface Held {
   readonly entry: CatalogEntry
 }
 
-/** The versions of one tool, newest first. Versions that differ only in build metadata are one. */
+/** The versions of one tool, newest first. Versions that differ only in build metadata are equal. */
 export class Versions {
   readonly #held: Held[] = []
 
@@ -20,18 +20,18 @@ export class Versions {
     return this.#held.length
   }
 
-  /** What an id without a version means: the newest stable one, however deprecated. */
+  /** The version of an id without a version: the newest stable one, even when deprecated. */
   get stable(): CatalogEntry | undefined {
     for (const { version, entry } of this.#held) if (version.prerelease.length === 0) return entry
     return undefined
   }
 
-  /** What a list shows: the newest stable one, or the newest of all while none is stable. */
+  /** The version in lists: the newest stable one, or the newest when none is stable. */
   get head(): CatalogEntry | undefined {
     return this.stable ?? this.#held[0]?.entry
   }
 
-  /** Those of a sort: these themselves when all are, undefined when none is. */
+  /** The versions that pass a test: `this` when all do, undefined when none does. */
   only(isWanted: (entry: CatalogEntry) => boolean): Versions | undefined {
     const wanted = this.#held.filter(({ entry }) => isWanted(entry))
     if (wanted.length === 0) return undefined
@@ -53,7 +53,7 @@ export class Versions {
     return this.#held.find(({ version }) => satisfies(version, range))?.entry
   }
 
-  /** Puts an entry in its place and gives the one that it replaced. */
+  /** Inserts an entry and returns the one that it replaced. */
   put(entry: CatalogEntry, version: Version): CatalogEntry | undefined {
     const position = this.#position(version)
     const held = this.#held[position]
@@ -67,14 +67,14 @@ export class Versions {
     if (position >= 0) this.#held.splice(position, 1)
   }
 
-  /** Entries older than a version, newest first; all of them when none is given. */
+  /** Entries older than a version, newest first; all entries without one. */
   after(version: Version | undefined): readonly CatalogEntry[] {
     const older =
       version === undefined ? this.#held : this.#held.filter((held) => compareVersions(held.version, version) < 0)
     return older.map(({ entry }) => entry)
   }
 
-  /** Where the first version is that is not newer. */
+  /** Index of the first version that is not newer. */
   #position(version: Version): number {
     const found = this.#held.findIndex((held) => compareVersions(held.version, version) <= 0)
     return found < 0 ? this.#held.length : found
@@ -88,7 +88,7 @@ interface PageCursor {
   readonly version: string
 }
 
-/** One page of the catalog by key, walked from the place where the cursor stands, so that it holds across changes. */
+/** One page of the catalog by key, from the position of the cursor, so that pages stay consistent across changes. */
 export function listPage(
   keys: SortedStrings,
   versions: ReadonlyMap<string, Versions>,
@@ -110,12 +110,12 @@ export function listPage(
   return { items }
 }
 
-/** Keys of one namespace stand together, so the walk can begin and end with them. */
+/** Keys of one namespace are adjacent, so the iteration covers only them. */
 function prefix({ namespace }: ListQuery): string {
   return namespace === undefined ? '' : `${namespace}:`
 }
 
-/** The versions of one key that come after the cursor's place. */
+/** The versions of one key after the position of the cursor. */
 function shown(
   held: Versions | undefined,
   key: string,

@@ -2,11 +2,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import fc from 'fast-check'
-import { bind } from './bind.ts'
 import { chainLimits } from './limits.ts'
-import { formatPath } from './reference.ts'
-import type { Scope } from './scope.ts'
-import { compileTemplate } from './template.ts'
+import { formatPath, type Scope } from './reference.ts'
+import { bind, compileTemplate } from './template.ts'
 
 function scopeOf(prev: Json, input: Json = null, steps: { [id: string]: JsonObject } = {}): Scope {
   return { prev, input, steps: new Map(Object.entries(steps)) }
@@ -33,22 +31,22 @@ function errorOf(work: () => unknown): ToolError {
 const json = fc
   .jsonValue({ noUnicodeString: false, maxDepth: 4 })
   .map((value) => JSON.parse(JSON.stringify(value)) as Json)
-  // Such a key is refused, which a test of its own shows.
+  // This key is refused; another test covers that.
   .filter((value) => !JSON.stringify(value).includes('"__proto__"'))
 const hostileKey = fc.oneof(fc.string(), fc.constantFrom('__proto__', 'constructor', 'prototype', 'toString', 'length'))
 
-test('a lone reference keeps the type and the value', () => {
+test('a template that is one reference keeps the type of its value', () => {
   fc.assert(
     fc.property(json, (value) => assert.deepEqual(bound({ x: '{{prev.v}}' }, scopeOf({ v: value })), { x: value })),
   )
 })
 
-test('inside text a reference becomes text, objects as JSON', () => {
+test('a reference inside text becomes text, and an object becomes JSON', () => {
   const prev = { n: 7, s: 'a', o: { k: [1, null] }, no: null }
   assert.equal(bound('{{prev.n}}/{{prev.s}}/{{prev.o}}/{{prev.no}}', scopeOf(prev)), '7/a/{"k":[1,null]}/null')
 })
 
-test('what a reference brings in is never expanded again', () => {
+test('a bound value is not expanded again', () => {
   const attack = fc.constantFrom('{{input.secret}}', '\\{{input.secret}}', '{{', '}}', '{{steps.a.output}}', 'x')
   fc.assert(
     fc.property(fc.array(attack), (pieces) => {
@@ -66,7 +64,7 @@ test('what a reference brings in is never expanded again', () => {
   )
 })
 
-test('bound values share nothing with what they came from', () => {
+test('bound values are copies of their sources', () => {
   const prev = { list: [{ n: 1 }] }
   const args = bound({ a: '{{prev.list}}', b: '{{prev.list}}' }, scopeOf(prev)) as {
     a: { n: number }[]
@@ -76,7 +74,7 @@ test('bound values share nothing with what they came from', () => {
   assert.deepEqual([prev.list, args.b], [[{ n: 1 }], [{ n: 1 }]])
 })
 
-test('hostile keys are copied as plain data or refused, and never reach a prototype', () => {
+test('hostile keys are copied as plain data or refused, and do not reach a prototype', () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(hostileKey, fc.constantFrom<Json>(1, { polluted: true }))), (members) => {
       const prev = JSON.parse(
@@ -94,7 +92,7 @@ test('hostile keys are copied as plain data or refused, and never reach a protot
   )
 })
 
-test('only own members can be named, and the length of a list', () => {
+test('a reference reads only own members and the length of a list', () => {
   const scope = scopeOf({ list: [1, 2], text: 'abc', o: {} })
   assert.equal(bound('{{prev.list.length}}', scope), 2)
   assert.equal(bound('{{prev.list.1}}', scope), 2)
@@ -112,7 +110,7 @@ test('only own members can be named, and the length of a list', () => {
     assert.equal(errorOf(() => bound(`{{prev.${name}}}`, scope)).code, 'REFERENCE_INVALID', name)
 })
 
-test('every member that is there can be referred to, whatever its name', () => {
+test('every own member can be referenced, whatever its name', () => {
   fc.assert(
     fc.property(fc.string(), fc.integer(), (key, value) => {
       fc.pre(key !== '__proto__')
@@ -121,7 +119,7 @@ test('every member that is there can be referred to, whatever its name', () => {
   )
 })
 
-test('a missing path names the reference, the missing part and what is there', () => {
+test('the error for a missing path names the reference, the missing part and the existing keys', () => {
   const keys = Object.fromEntries(Array.from({ length: 30 }, (_, index) => [`key${index}`, index]))
   const error = errorOf(() =>
     bound({ id: '{{steps.issue.output.a.nmber}}' }, scopeOf(null, null, { issue: { output: { a: keys } } })),
@@ -135,7 +133,7 @@ test('a missing path names the reference, the missing part and what is there', (
   assert.match(errorOf(() => bound('{{prev.a}}', scopeOf(null))).message, /prev is null and has no "a"/)
 })
 
-test('arguments that grow too large or too deep by binding are refused', () => {
+test('arguments that become too large or too deep by binding are refused', () => {
   const big = 'x'.repeat(1_000)
   const text = errorOf(() => bound('{{prev}}{{prev}}', scopeOf(big), { argsBytes: 1_500 }))
   const list = errorOf(() => bound(['{{prev}}', '{{prev}}'], scopeOf(big), { argsBytes: 1_500 }))
@@ -144,7 +142,7 @@ test('arguments that grow too large or too deep by binding are refused', () => {
   assert.deepEqual([text.effect, list.details?.limit, deep.details?.limit], ['none', 'argsBytes', 'argsDepth'])
 })
 
-test('arguments of very many long texts are refused before they are all made', () => {
+test('arguments of many long texts are refused before all of them are built', () => {
   const scope = scopeOf(null, { a: Array(50_000).fill(1) })
   const error = errorOf(() => bound({ list: Array(30_000).fill('{{input.a}}!') }, scope))
   assert.deepEqual([error.code, error.details?.limit], ['LIMIT_EXCEEDED', 'argsBytes'])

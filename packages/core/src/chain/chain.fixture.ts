@@ -4,7 +4,7 @@ import type { RunStep } from './context.ts'
 type Options = Parameters<RunStep>[2]
 type Body = (args: JsonObject, options: Options) => Json | Promise<Json>
 
-/** A Result as the pipeline gives it. */
+/** A Result like those of the pipeline. */
 export function resultOf(status: ResultStatus, output: Json, error?: Result['error']): Result {
   return {
     callId: 'call',
@@ -22,7 +22,7 @@ export function resultOf(status: ResultStatus, output: Json, error?: Result['err
   }
 }
 
-/** Stands for the pipeline: runs plain functions, notes each call, turns what they throw into a Result. */
+/** A fake pipeline: runs plain functions, records each call, and turns thrown errors into a Result. */
 export function fakeRun(tools: { readonly [id: string]: Body }) {
   const calls: { tool: string; args: JsonObject; options: Options }[] = []
   const run: RunStep = async (tool, args, options) => {
@@ -53,7 +53,7 @@ export const untilCancelled: Body = (_args, { signal }) =>
     else signal.addEventListener('abort', cancel, { once: true })
   })
 
-/** Cancels, then does the rest. */
+/** Aborts, then runs the function. */
 export const after =
   (stop: AbortController, body: Body): Body =>
   (args, options) => {

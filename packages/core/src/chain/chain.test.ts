@@ -41,7 +41,7 @@ test('an empty chain is ok with output null', async () => {
   assert.deepEqual([result.status, result.output, result.steps], ['ok', null, []])
 })
 
-test('timeout, retry rule and step id are passed on', async () => {
+test('timeout, retry rule and step id are passed to the call', async () => {
   const { run, calls } = fakeRun({})
   await runChain([{ id: 'one', tool: 'a:b', timeoutMs: 50, retry: { attempts: 3, delayMs: 1 } }, { tool: 'a:b' }], run)
   const [first, second] = calls.map(({ options: { signal: _, ...rest } }) => rest)
@@ -49,7 +49,7 @@ test('timeout, retry rule and step id are passed on', async () => {
   assert.deepEqual(second, { stepId: 'step2', decisive: true })
 })
 
-test('a chain that is not valid runs nothing and says why', async () => {
+test('an invalid chain makes no calls and ends with CHAIN_INVALID', async () => {
   const { run, calls } = fakeRun({})
   const bad = [{ tool: 'a:b' }, { tool: 'a:b', args: { x: '{{steps.nope.output}}' } }]
   for (const steps of [bad, null, 'text', { length: 1 }] as unknown as ChainStep[][]) {
@@ -67,7 +67,7 @@ test('a chain that is not valid runs nothing and says why', async () => {
   assert.equal(calls.length, 0)
 })
 
-test('a failure ends the chain with what was done, the failed step and the rest pending', async () => {
+test('a failure ends the chain with the outputs so far, the failed step and the rest pending', async () => {
   const { run } = fakeRun({ 'a:fail': fail })
   const result = await runChain([{ tool: 'a:b', args: { n: 1 } }, { id: 'bad', tool: 'a:fail' }, { tool: 'a:b' }], run)
   assert.deepEqual([result.status, result.output, result.error?.code], ['failed', null, 'BACKEND_FAILED'])
@@ -80,14 +80,14 @@ test('a failure ends the chain with what was done, the failed step and the rest 
   assert.deepEqual(result.steps[0]?.output, { n: 1 })
 })
 
-test('the status of the failing Result is the status of the chain', async () => {
+test('a failed chain has the status of the call that failed', async () => {
   for (const status of ['denied', 'timeout', 'unknown', 'cancelled'] as const) {
     const result = await runChain([{ tool: 'a:b' }], async () => resultOf(status, null))
     assert.deepEqual([result.status, result.error?.code], [status, 'INTERNAL'])
   }
 })
 
-test('onError goes on with null or with a given output, and keeps the error', async () => {
+test('onError continues with null or with a given output, and keeps the error', async () => {
   const { run, calls } = fakeRun({ 'a:fail': fail })
   const result = await runChain(
     [
@@ -106,7 +106,7 @@ test('onError goes on with null or with a given output, and keeps the error', as
   assert.deepEqual(calls[2]?.args, { x: null, why: 'BACKEND_FAILED', y: '{{prev}}', s: 'failed' })
 })
 
-test('a missing path fails its step before the call, and onError holds for it too', async () => {
+test('a missing path fails its step before the call, and onError applies to it', async () => {
   const { run, calls } = fakeRun({})
   const steps = [{ tool: 'a:b' }, { id: 'x', tool: 'a:c', args: { x: '{{prev.no}}' } }] as const
   const stopped = await runChain(steps, run)
@@ -119,7 +119,7 @@ test('a missing path fails its step before the call, and onError holds for it to
   )
 })
 
-test('a skipped step has output null and leaves prev alone', async () => {
+test('a skipped step has output null and does not change prev', async () => {
   const { run, calls } = fakeRun({})
   const result = await runChain(
     [
@@ -145,7 +145,7 @@ test('a chain whose steps are all skipped is ok with output null', async () => {
   assert.deepEqual([result.status, result.output], ['ok', null])
 })
 
-test('cancelling within a step ends the chain cancelled, whatever onError says', async () => {
+test('a chain that is cancelled within a step ends as cancelled, whatever its onError', async () => {
   const stop = new AbortController()
   const { run } = fakeRun({ 'a:wait': after(stop, untilCancelled) })
   const steps: ChainStep[] = [{ tool: 'a:b' }, { id: 'w', tool: 'a:wait', onError: 'continue' }, { tool: 'a:b' }]
@@ -154,7 +154,7 @@ test('cancelling within a step ends the chain cancelled, whatever onError says',
   assert.deepEqual(states(result.steps), ['ok', 'failed', 'pending'])
 })
 
-test('cancelling between steps keeps the output of the step that was running', async () => {
+test('a chain that is cancelled between steps keeps the output of the step that was running', async () => {
   const stop = new AbortController()
   const { run, calls } = fakeRun({ 'a:b': after(stop, echo) })
   const result = await runChain([{ tool: 'a:b', args: { n: 1 } }, { tool: 'a:b' }], run, { signal: stop.signal })
@@ -164,7 +164,7 @@ test('cancelling between steps keeps the output of the step that was running', a
   assert.deepEqual([never.status, never.error?.effect, calls.length], ['cancelled', 'none', 1])
 })
 
-test('the call limit ends the chain, whatever onError says', async () => {
+test('the call limit ends the chain, whatever its onError', async () => {
   const { run, calls } = fakeRun({})
   const steps: ChainStep[] = [{ tool: 'a:b' }, { tool: 'a:b' }, { tool: 'a:b', onError: 'continue' }, { tool: 'a:b' }]
   const result = await runChain(steps, run, { limits: { calls: 2 } })
@@ -172,23 +172,23 @@ test('the call limit ends the chain, whatever onError says', async () => {
   assert.equal(calls.length, 2)
 })
 
-test('a run that rejects against its contract still gives a ChainResult', async () => {
+test('a run function that rejects against its contract still gives a ChainResult', async () => {
   const result = await runChain([{ tool: 'a:b' }], () => Promise.reject(new Error('boom')))
   assert.deepEqual([result.status, result.error?.code, result.error?.cause?.message], ['failed', 'INTERNAL', 'boom'])
 })
 
-test('onStep hears of every step as it ends, and its own fault changes nothing', async () => {
-  const heard: string[] = []
+test('onStep receives every step as it ends, and an error that it throws is ignored', async () => {
+  const observed: string[] = []
   const result = await runChain([{ tool: 'a:b' }, { tool: 'a:b', when: false }], fakeRun({}).run, {
     onStep: (step) => {
-      heard.push(`${step.id} ${step.state}`)
+      observed.push(`${step.id} ${step.state}`)
       throw new Error('observer')
     },
   })
-  assert.deepEqual([heard, result.status], [['step1 ok', 'step2 skipped'], 'ok'])
+  assert.deepEqual([observed, result.status], [['step1 ok', 'step2 skipped'], 'ok'])
 })
 
-test('changing the chain or an argument while it runs changes nothing', async () => {
+test('changes to the steps or arguments of a running chain have no effect', async () => {
   const steps = [
     { tool: 'a:b', args: { list: [1] } },
     { tool: 'a:c', args: { list: '{{prev.list}}', n: 1 } },
@@ -211,7 +211,7 @@ test('changing the chain or an argument while it runs changes nothing', async ()
   assert.deepEqual(result.steps[0]?.output, { list: [1] })
 })
 
-test('every ChainResult fits the schema of the contract', async () => {
+test('every ChainResult matches the schema of the contract', async () => {
   const fits = compileSchema(chainResultSchema)
   const { run } = fakeRun({ 'a:fail': fail })
   const group = {
@@ -227,7 +227,7 @@ test('every ChainResult fits the schema of the contract', async () => {
   assert.deepEqual(fits.issues(await runChain([{}] as never, run)), [])
 })
 
-test('a time for the whole chain ends it with what was done so far, and a wrong one is refused', async () => {
+test('the timeout of a chain ends it with the outputs so far, and an invalid timeout is refused', async () => {
   const { run } = fakeRun({ 'a:slow': untilCancelled })
   const chain = await runChain([{ tool: 'a:quick' }, { tool: 'a:slow' }, { tool: 'a:never' }], run, { timeoutMs: 5 })
   assert.equal(chain.status, 'timeout')

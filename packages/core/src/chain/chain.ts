@@ -7,19 +7,21 @@ import {
   type Json,
   type JsonObject,
   type OnCircuitOpen,
+  type Result,
   type StepResult,
   ToolError,
 } from '@gantry/contract'
+import type { InnerStep } from '../backends/program-journal.ts'
 import { clip } from '../ids/quote.ts'
-import { copyJson } from '../json/copy.ts'
-import { JsonError } from '../json/limits.ts'
+import { copyJson, JsonError } from '../json/plain.ts'
 import { follow } from '../resilience/abort.ts'
 import { checkChain } from './check-chain.ts'
 import {
+  type CallNames,
   type ChainContext,
   createBudget,
   createKept,
-  createSlots,
+  createStepSlots,
   type PlannedStep,
   type RunStep,
   since,
@@ -27,34 +29,33 @@ import {
 } from './context.ts'
 import { cancelledBefore, type Failure, failureOfThrown, located } from './failure.ts'
 import { type ChainLimits, chainLimits, limitIssues } from './limits.ts'
+import { type Scope, stepView } from './reference.ts'
 import { type Resume, type Resumed, readResume } from './resume.ts'
-import { type Scope, stepView } from './scope.ts'
 import { runStep } from './step.ts'
-import { type StepMiddleware, withMiddleware } from './step-middleware.ts'
 
 export interface ChainOptions {
-  /** What `{{input}}` names; null when absent. */
+  /** The value of `{{input}}`; null when absent. */
   readonly input?: Json | undefined
-  /** Stops the chain between and within steps. */
+  /** Cancels the chain between and within steps. */
   readonly signal?: AbortSignal | undefined
-  /** For the whole chain; each call has its own time besides. */
+  /** Timeout of the whole chain; each call has its own too. */
   readonly timeoutMs?: number | undefined
   readonly limits?: Partial<ChainLimits> | undefined
-  /** What becomes of a call whose circuit is open; what its tool says when absent. */
+  /** Whether a call waits or fails while its circuit is open; its tool decides when absent. */
   readonly onCircuitOpen?: OnCircuitOpen | undefined
-  /** Takes up an earlier run of the same chain; finished steps are not run again. */
+  /** Resumes an earlier run of the same chain; finished steps are not repeated. */
   readonly resume?: Resume | undefined
-  /** Told of each step as it ends; not of resumed ones. What it throws is ignored. */
+  /** Called with each step as it ends, not with resumed ones. Errors that it throws are ignored. */
   readonly onStep?: ((step: StepResult) => void) | undefined
-  /** Stands around every call: what it resolves with is the call's Result, whether it made the call or not. */
+  /** Wraps every call. It resolves with the call's Result, whether it made the call or not. */
   readonly around?: StepMiddleware | undefined
   readonly chainId?: string | undefined
-  /** The trace that the chain belongs to, as W3C writes it; what is none is ignored. */
+  /** W3C traceparent of the chain; an invalid one is ignored. */
   readonly traceparent?: string | undefined
   readonly now?: (() => number) | undefined
 }
 
-/** Runs the steps in order and resolves with what became of them, whatever that was; it never rejects. */
+/** Runs the steps in order and resolves with a ChainResult. Never rejects. */
 export async function runChain(
   steps: readonly ChainStep[],
   run: RunStep,
@@ -69,7 +70,7 @@ export async function runChain(
   }
 }
 
-/** Refuses a chain that could not even begin, as running it would: CHAIN_INVALID with every issue. */
+/** Throws CHAIN_INVALID with every issue for a chain that cannot start. */
 export function refuseInvalid(steps: unknown, options: Pick<ChainOptions, 'input' | 'limits'>): void {
   const limits = limitsOf(options.limits)
   planOf(steps, limits)
@@ -95,9 +96,12 @@ async function runSteps(
     const input = inputOf(options.input ?? null, limits)
     const resumed = readResume(plan, options.resume)
     const shared = {
-      ...{ run, limits, now },
-      ...{ budget: createBudget(limits.calls), kept: createKept(limits.outputBytes) },
-      slots: createSlots(limits.parallel),
+      run,
+      limits,
+      now,
+      budget: createBudget(limits.calls),
+      kept: createKept(limits.outputBytes),
+      slots: createStepSlots(limits.parallel),
     }
     const ended = await withStop(signal, (stop) =>
       walkSteps(plan, resumed, input, { ...shared, stop }, options.onStep, done),
@@ -118,7 +122,7 @@ async function runSteps(
   }
 }
 
-/** Walks the plan, adding to `done`, until it ends or a step's failure ends it. */
+/** Runs the plan, appending to `done`, until its end or a failure that ends it. */
 async function walkSteps(
   plan: readonly PlannedStep[],
   resumed: Resumed,
@@ -145,7 +149,7 @@ async function walkSteps(
     const earlier = step.id === resumed.partial?.id ? resumed.partial : undefined
     const outcome = await runStep(step, scope, context, earlier)
     keep(outcome.step)
-    tell(onStep, outcome.step)
+    notify(onStep, outcome.step)
     if (outcome.failure !== undefined) return { output: null, failure: context.stop.failure ?? outcome.failure }
   }
   return { output: prev }
@@ -187,24 +191,24 @@ function inputOf(input: unknown, limits: ChainLimits): Json {
   }
 }
 
-/** An observer's fault is not the chain's. */
-function tell(onStep: ChainOptions['onStep'], step: StepResult): void {
+/** An observer that throws does not fail the chain. */
+function notify(onStep: ChainOptions['onStep'], step: StepResult): void {
   try {
     onStep?.(step)
   } catch {
-    // Nothing to do: the chain goes on.
+    // Ignored: the chain continues.
   }
 }
 
-/** A time limit for a whole chain: a signal that also follows the caller's, and the outcome it makes of a late chain. */
+/** The timeout of a chain: a signal that also follows the caller's, and the outcome of a chain that timed out. */
 export interface ChainDeadline {
   readonly signal: AbortSignal | undefined
-  /** The chain's own outcome, unless the time ran out: then that is why it was cancelled. */
+  /** The chain's own outcome, or TIMEOUT when the timeout cancelled it. */
   outcome(result: ChainResult): ChainResult
   clear(): void
 }
 
-/** Node's timers overflow beyond this, and fire at once. */
+/** Node's timers overflow above this value and fire at once. */
 const longestMs = 2_147_483_647
 
 export function chainDeadline(timeoutMs: number | undefined, signal: AbortSignal | undefined): ChainDeadline {
@@ -224,15 +228,15 @@ export function chainDeadline(timeoutMs: number | undefined, signal: AbortSignal
   }
 }
 
-/** Ends what is under way in a chain: the caller's signal does, or the first failure that the chain cannot go on from. */
+/** Aborts the running calls of a chain: on the caller's signal, or at the first failure that ends the chain. */
 export interface Stop {
   readonly signal: AbortSignal
-  /** What ended the chain; absent while it runs and when the caller cancelled it. */
+  /** The failure that ended the chain; absent while it runs and when the caller cancelled it. */
   readonly failure: Failure | undefined
   end(failure: Failure): void
 }
 
-/** Gives `work` a Stop that follows the caller's signal and lets go of it afterwards. */
+/** Gives `work` a Stop that follows the caller's signal, and removes its listener afterwards. */
 export async function withStop<T>(parent: AbortSignal | undefined, work: (stop: Stop) => Promise<T>): Promise<T> {
   const { signal, abort, leave } = parent === undefined ? follow() : follow(parent)
   let first: Failure | undefined
@@ -249,5 +253,22 @@ export async function withStop<T>(parent: AbortSignal | undefined, work: (stop: 
     })
   } finally {
     leave()
+  }
+}
+
+/**
+ * Wraps the calls of a chain, including those of groups and elements, to store their results or to return stored ones.
+ * - Concurrency: called up to `limits.parallel` times at once.
+ * - Cancellation: must settle soon after `step.signal` aborts, as `call` does; the chain waits for it.
+ * - Errors: a rejection fails the step, and one with CANCELLED ends the chain whatever its `onError`.
+ */
+export type StepMiddleware = (step: InnerStep, call: (names?: CallNames) => Promise<Result>) => Promise<Result>
+
+export function withMiddleware(run: RunStep, around: StepMiddleware | undefined): RunStep {
+  if (around === undefined) return run
+  return async (tool, args, options) => {
+    const { stepId, index, decisive, signal } = options
+    const step = { stepId, ...(index === undefined ? {} : { index }), tool, args, decisive, signal }
+    return around(step, (names) => run(tool, args, { ...options, ...names }))
   }
 }

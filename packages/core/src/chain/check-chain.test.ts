@@ -9,7 +9,7 @@ function issuesOf(steps: unknown, limits = {}): string[] {
   return checked.ok ? [] : checked.issues.map(({ path, message }) => `${path} ${message}`)
 }
 
-test('every problem is listed with its path', () => {
+test('the check lists every issue with its path', () => {
   const issues = issuesOf([
     { tool: 'a:b', argz: {}, timeoutMs: 0, retry: { attempts: 0, delay: 1 }, onError: 'ignore' },
     { args: [], concurrency: 2 },
@@ -20,14 +20,28 @@ test('every problem is listed with its path', () => {
   ])
   const paths = issues.map((issue) => issue.split(' ')[0])
   assert.deepEqual(paths, [
-    ...['/0/argz', '/0/timeoutMs', '/0/retry/delay', '/0/retry/attempts', '/0/onError'],
-    ...['/1/concurrency', '/1/tool', '/1/args', '/2', '/3', '/3/parallel'],
-    ...['/4/parallel/0', '/4/parallel/0/tool', '/4/concurrency', '/5/tool', '/5/usePrevious', '/5/forEach'],
+    '/0/argz',
+    '/0/timeoutMs',
+    '/0/retry/delay',
+    '/0/retry/attempts',
+    '/0/onError',
+    '/1/concurrency',
+    '/1/tool',
+    '/1/args',
+    '/2',
+    '/3',
+    '/3/parallel',
+    '/4/parallel/0',
+    '/4/parallel/0/tool',
+    '/4/concurrency',
+    '/5/tool',
+    '/5/usePrevious',
+    '/5/forEach',
   ])
   assert.match(issues[0] ?? '', /did you mean "args"/)
 })
 
-test('references to steps that are unknown, later, the same or beside are found', () => {
+test('the check finds references to unknown steps, later steps, the step itself and parallel siblings', () => {
   const issues = issuesOf([
     { id: 'first', tool: 'a:b', args: { x: '{{prev}}', y: '{{steps.last.output}}', z: '{{item}}' }, usePrevious: true },
     {
@@ -42,19 +56,19 @@ test('references to steps that are unknown, later, the same or beside are found'
   assert.deepEqual(issues, [
     '/0/args/x {{prev}} has nothing to refer to in the first step; use {{input}}',
     '/0/args/y {{steps.last.output}} refers to a step that runs later',
-    '/0/args/z {{item}} means something only in the args of a forEach step',
+    '/0/args/z {{item}} is defined only in the args of a forEach step',
     '/0/usePrevious {{prev}} has nothing to refer to in the first step; use {{input}}',
     '/1/parallel/0/args/x {{steps.right.output}} refers to a member of the same group, which runs at the same time',
     '/1/parallel/1/when {{steps.right.status}} refers to its own step',
-    '/2/when {{index}} means something only in the args of a forEach step',
-    '/2/forEach {{item}} means something only in the args of a forEach step',
+    '/2/when {{index}} is defined only in the args of a forEach step',
+    '/2/forEach {{item}} is defined only in the args of a forEach step',
     '/3/args/issue/0 {{steps.frist.output}} refers to a step that does not exist (did you mean "first"?)',
     '/3/args/issue/1 {{steps.left.number}} must go on with one of output, status, error; write {{steps.left.output.number}} for the output',
     '/3/args/issue/2 {{steps}} names no step; write {{steps.<id>.output}}',
   ])
 })
 
-test('ids are given or made from the position, and are unique', () => {
+test('step ids are given or derived from the position, and are unique', () => {
   const made = checkChain([{ tool: 'a:b' }, { parallel: [{ tool: 'a:b' }, { id: 'm', tool: 'a:b' }] }], chainLimits())
   assert.deepEqual(
     made.ok && made.plan.map((step) => [step.id, step.kind === 'group' && step.members.map((member) => member.id)]),
@@ -77,12 +91,12 @@ test('ids are given or made from the position, and are unique', () => {
   )
 })
 
-test('usePrevious may not replace an argument that is written out', () => {
+test('usePrevious may not replace a given argument', () => {
   const issues = issuesOf([{ tool: 'a:b' }, { tool: 'a:b', usePrevious: 'x', args: { x: 1 } }])
   assert.deepEqual(issues, ['/1/usePrevious would replace the argument "x", which args has too'])
 })
 
-test('a chain that is not plain JSON, too big or too long is refused', () => {
+test('the check refuses a chain that is not plain JSON, too large or too long', () => {
   assert.deepEqual(issuesOf({ tool: 'a:b' }), [' must be a list of steps'])
   assert.match(issuesOf([{ tool: 'a:b', args: { at: new Date(0) } }])[0] ?? '', /^\/0\/args\/at is a Date/)
   assert.match(issuesOf(JSON.parse('[{"tool":"a:b","args":{"__proto__":1}}]'))[0] ?? '', /^\/0\/args\/__proto__ /)
@@ -96,7 +110,7 @@ test('a chain that is not plain JSON, too big or too long is refused', () => {
   assert.match(issuesOf(circle)[0] ?? '', /contains itself/)
 })
 
-test('no value makes the check throw', () => {
+test('the check never throws, whatever the value', () => {
   const key = fc.constantFrom(
     'id',
     'tool',
@@ -115,14 +129,14 @@ test('no value makes the check throw', () => {
   fc.assert(fc.property(value, (steps) => void checkChain(steps, chainLimits())))
 })
 
-test('a chain of far too many steps is one issue, and no step is looked at', () => {
+test('a chain with too many steps is one issue, and no step is read', () => {
   const untouched = new Proxy({}, { get: () => assert.fail('looked at'), ownKeys: () => assert.fail('looked at') })
   assert.deepEqual(issuesOf(Array(100_000).fill(untouched)), [' has 100000 steps; at most 100 are allowed'])
   const members = Array(20_000).fill({ tol: 'a:b' })
   assert.deepEqual(issuesOf([{ parallel: members }]), [' has 20000 steps; at most 100 are allowed'])
 })
 
-test('a long chain is checked without a copy of what came before for each step', () => {
+test('the check of a long chain does not copy the earlier steps for each step', () => {
   const steps = Array.from({ length: 20_000 }, (_, index) => ({
     tool: 'a:b',
     args: index === 0 ? {} : { x: `{{steps.step${index}.output}}` },
@@ -130,12 +144,12 @@ test('a long chain is checked without a copy of what came before for each step',
   assert.deepEqual(issuesOf(steps, { steps: 20_000, chainBytes: 10_000_000 }), [])
 })
 
-test('a chain full of faults is left after a hundred of them', () => {
+test('the check stops after a hundred issues', () => {
   const args = { list: Array(30_000).fill('{{steps.nope.output}}') }
   assert.equal(issuesOf([{ tool: 'a:b', args }]).length, 100)
 })
 
-test('a retry rule is a few attempts and times that are not negative', () => {
+test('a retry rule has 1 to 100 attempts and delays that are not negative', () => {
   const paths = (retry: unknown) => issuesOf([{ tool: 'a:b', retry }]).map((issue) => issue.split(' ')[0])
   for (const attempts of [0, 101, 1.5, '3', null]) assert.deepEqual(paths({ attempts }), ['/0/retry/attempts'])
   for (const delayMs of [-1, '5', Number.NaN, Number.POSITIVE_INFINITY]) {
@@ -145,7 +159,7 @@ test('a retry rule is a few attempts and times that are not negative', () => {
   assert.deepEqual(paths({ attempts: 100, delayMs: 0.5, maxDelayMs: 0 }), [])
 })
 
-test('what a message quotes is cut', () => {
+test('quotes in messages are truncated', () => {
   const long = 'k'.repeat(10_000)
   const issues = issuesOf([
     { tool: 'a:b', [long]: 1, when: { value: 1, [long]: 2 } },

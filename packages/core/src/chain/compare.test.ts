@@ -6,7 +6,7 @@ import { canonicalJson } from '../json/canonical.ts'
 import { contains, same } from './condition.ts'
 import { chainLimits, createAllowance } from './limits.ts'
 
-test('values are the same when their canonical JSON is', () => {
+test('two values are equal if their canonical JSON is equal', () => {
   const key = fc.constantFrom('a', 'b', 'toString')
   const value = fc.letrec((tie) => ({
     any: fc.oneof(
@@ -25,7 +25,7 @@ test('values are the same when their canonical JSON is', () => {
   )
 })
 
-test('a long part is found as the engine finds it', () => {
+test('contains finds a long substring exactly when String.includes does', () => {
   const text = fc.array(fc.constantFrom('a', 'b'), { minLength: 500, maxLength: 600 }).map((units) => units.join(''))
   fc.assert(
     fc.property(text, fc.nat(200), fc.boolean(), (whole, start, other) => {
@@ -35,6 +35,6 @@ test('a long part is found as the engine finds it', () => {
   )
 })
 
-test('a long part that nearly matches everywhere is looked for in linear time', () => {
+test('contains takes linear time for a long substring that nearly matches everywhere', () => {
   assert.equal(contains('a'.repeat(2_000_000), `b${'a'.repeat(1_000_000)}`), false)
 })

@@ -31,7 +31,7 @@ function read(when: unknown): { holds: boolean | string; issues: string[] } {
 
 const is = (when: Condition) => read(when).holds
 
-test('a lone value holds unless it is false, null, 0 or empty text', () => {
+test('a condition of one value holds unless it is false, null, 0 or empty text', () => {
   assert.deepEqual([is(true), is('{{prev.yes}}'), is('{{prev.list}}'), is('text')], [true, true, true, true])
   const not = [false, '{{prev.no}}', '{{prev.zero}}', '{{prev.empty}}', '{{prev.nothing}}', ''].map((when) => is(when))
   assert.deepEqual(not, [false, false, false, false, false, false])
@@ -45,14 +45,14 @@ test('values are compared as JSON, whatever the order of keys', () => {
   assert.equal(is({ value: 'ell', in: '{{prev.text}}' }), true)
 })
 
-test('numbers and texts have an order; mixed kinds are an error, not a guess', () => {
+test('numbers and texts are ordered; comparing mixed types is an error', () => {
   assert.equal(is({ value: '{{prev.n}}', greaterThan: 4 }), true)
   assert.equal(is({ value: '{{prev.s}}', lessThan: 'c' }), true)
   assert.match(String(is({ value: '{{prev.n}}', greaterThan: '4' })), /CHAIN_INVALID.*two numbers or two texts/)
   assert.match(String(is({ value: 1, in: 2 })), /CHAIN_INVALID.*needs a list/)
 })
 
-test('exists asks for a value other than null, and guards what follows it', () => {
+test('exists is true for a value other than null, and guards later references', () => {
   assert.equal(is({ exists: '{{prev.n}}' }), true)
   assert.equal(is({ exists: '{{prev.nothing}}' }), false)
   assert.equal(is({ exists: '{{prev.a.b.c}}' }), false)
@@ -61,7 +61,7 @@ test('exists asks for a value other than null, and guards what follows it', () =
   assert.match(String(is('{{prev.a.b}}')), /REFERENCE_INVALID/)
 })
 
-test('a condition of another shape is an issue with its path', () => {
+test('a malformed condition is an issue with its path', () => {
   const issueOf = (when: unknown) => read(when).issues.join()
   assert.match(issueOf(7), /^\/0\/when must be text/)
   assert.match(issueOf({ value: 1, equal: 2 }), /unknown key "equal" \(did you mean "equals"\?\)/)
@@ -81,7 +81,7 @@ const limitOf = (when: Condition, input: Json, limits = {}) => {
 }
 const over = ['LIMIT_EXCEEDED', 'evaluationBytes']
 
-test('a condition is limited as a whole, however many references it holds', () => {
+test('one size limit covers all references of a condition', () => {
   const input = { a: 'x'.repeat(1_000_000), list: Array(50_000).fill(1) }
   assert.deepEqual(limitOf({ value: Array(30_000).fill('{{input.a}}!'), equals: 1 }, input), over)
   assert.deepEqual(limitOf({ value: Array(30_000).fill('{{input.list}}!'), equals: 1 }, input), over)
@@ -90,13 +90,13 @@ test('a condition is limited as a whole, however many references it holds', () =
   assert.deepEqual(limitOf('{{input.a}}{{input.a}}', input, { evaluationBytes: 1_500_000 }), over)
 })
 
-test('a value that is only referred to may be larger than a condition may build', () => {
+test('evaluationBytes does not limit a value that is referenced without being copied', () => {
   const input = { list: Array(50_000).fill(1) }
   assert.equal(limitOf({ value: '{{input.list}}', equals: '{{input.list}}' }, input, { evaluationBytes: 100 }), true)
   assert.equal(limitOf({ value: '{{input.list}}', in: [[1], 2] }, input, { evaluationBytes: 100 }), false)
 })
 
-test('looking for a large value in a long list ends', () => {
+test('the search for a large value in a long list is limited', () => {
   const large = (last: number) => [...Array(50_000).fill(1), last]
   const list = (count: number) => Array.from({ length: count }, () => large(2))
   const input = { left: large(3), few: list(3), many: Array(30_000).fill(large(2)) }

@@ -1,11 +1,10 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { clip } from '../ids/quote.ts'
 import { didYouMean } from '../search/near.ts'
-import { view } from './bind.ts'
 import { type Allowance, type ChainLimits, createAllowance } from './limits.ts'
-import type { Reference } from './reference.ts'
-import { describe, hasReference, type Scope } from './scope.ts'
-import { compileTemplate, type Template, type Visitor } from './template.ts'
+import { describe, hasReference, type Reference, type Scope } from './reference.ts'
+import { type Collector, compileTemplate, type Template, view } from './template.ts'
 
 const operators = ['equals', 'notEquals', 'in', 'greaterThan', 'lessThan'] as const
 type Operator = (typeof operators)[number]
@@ -18,32 +17,32 @@ export type Check =
   | { readonly kind: 'all' | 'any'; readonly checks: readonly Check[] }
   | { readonly kind: 'not'; readonly check: Check }
 
-/** Reads a condition, telling the visitor of what is wrong with it; then the returned check is of no use. */
-export function compileCondition(when: Json, path: string, visitor: Visitor): Check {
+/** Compiles a condition. After an issue the returned check must not be used. */
+export function compileCondition(when: Json, path: string, collector: Collector): Check {
   if (typeof when === 'string' || typeof when === 'boolean') {
-    return { kind: 'truthy', template: compileTemplate(when, path, visitor) }
+    return { kind: 'truthy', template: compileTemplate(when, path, collector) }
   }
-  if (typeof when !== 'object' || when === null || Array.isArray(when)) {
-    return wrong(path, visitor, 'must be text, true, false or an object such as { value, equals }')
+  if (!isObject(when)) {
+    return wrong(path, collector, 'must be text, true, false or an object such as { value, equals }')
   }
   const keys = Object.keys(when)
   const [only] = keys
   if (keys.length === 1 && (only === 'all' || only === 'any'))
-    return compileList(only, when[only] ?? null, path, visitor)
+    return compileList(only, when[only] ?? null, path, collector)
   if (keys.length === 1 && only === 'not') {
-    return { kind: 'not', check: compileCondition(when.not ?? null, `${path}/not`, visitor) }
+    return { kind: 'not', check: compileCondition(when.not ?? null, `${path}/not`, collector) }
   }
-  if (keys.length === 1 && only === 'exists') return compileExists(when.exists ?? null, `${path}/exists`, visitor)
+  if (keys.length === 1 && only === 'exists') return compileExists(when.exists ?? null, `${path}/exists`, collector)
   const operator = operators.find((name) => Object.hasOwn(when, name))
   if (keys.length === 2 && operator !== undefined && Object.hasOwn(when, 'value')) {
-    const left = compileTemplate(when.value ?? null, `${path}/value`, visitor)
-    const right = compileTemplate(when[operator] ?? null, `${path}/${operator}`, visitor)
+    const left = compileTemplate(when.value ?? null, `${path}/value`, collector)
+    const right = compileTemplate(when[operator] ?? null, `${path}/${operator}`, collector)
     return { kind: 'compare', operator, left, right }
   }
-  return wrong(path, visitor, shapeFault(keys))
+  return wrong(path, collector, shapeFault(keys))
 }
 
-/** Whether the step runs; what deciding it may take is limited for the whole condition, not for each part. */
+/** Whether the step runs. One limit covers the evaluation of the whole condition, not each part. */
 export function holds(check: Check, scope: Scope, limits: ChainLimits): boolean {
   return decide(check, scope, createAllowance('evaluationBytes', limits))
 }
@@ -85,18 +84,18 @@ function compare(operator: Operator, left: Json, right: Json, allowance: Allowan
 }
 
 function incomparable(reason: string): ToolError {
-  return new ToolError('CHAIN_INVALID', `The condition cannot be decided: ${reason}.`)
+  return new ToolError('CHAIN_INVALID', `The condition cannot be evaluated: ${reason}.`)
 }
 
-function compileList(kind: 'all' | 'any', parts: Json, path: string, visitor: Visitor): Check {
-  if (!Array.isArray(parts)) return wrong(`${path}/${kind}`, visitor, 'must be a list of conditions')
-  return { kind, checks: parts.map((part, index) => compileCondition(part, `${path}/${kind}/${index}`, visitor)) }
+function compileList(kind: 'all' | 'any', parts: Json, path: string, collector: Collector): Check {
+  if (!Array.isArray(parts)) return wrong(`${path}/${kind}`, collector, 'must be a list of conditions')
+  return { kind, checks: parts.map((part, index) => compileCondition(part, `${path}/${kind}/${index}`, collector)) }
 }
 
-function compileExists(value: Json, path: string, visitor: Visitor): Check {
-  const template = typeof value === 'string' ? compileTemplate(value, path, visitor) : undefined
+function compileExists(value: Json, path: string, collector: Collector): Check {
+  const template = typeof value === 'string' ? compileTemplate(value, path, collector) : undefined
   if (template?.kind === 'reference') return { kind: 'exists', reference: template.reference }
-  return wrong(path, visitor, 'must be one reference, such as "{{prev.id}}"')
+  return wrong(path, collector, 'must be one reference, such as "{{prev.id}}"')
 }
 
 function shapeFault(keys: readonly string[]): string {
@@ -106,12 +105,12 @@ function shapeFault(keys: readonly string[]): string {
   return `must be one of { value, ${operators.join(' | ')} }, { exists }, { all }, { any }, { not }`
 }
 
-function wrong(path: string, visitor: Visitor, message: string): Check {
-  visitor.issue(path, message)
+function wrong(path: string, collector: Collector, message: string): Check {
+  collector.issue(path, message)
   return { kind: 'truthy', template: { kind: 'value', value: false } }
 }
 
-/** Whether two values are the same JSON, whatever the order of keys; ends at the first difference. */
+/** Whether two values are equal JSON, whatever the order of keys. Stops at the first difference. */
 export function same(left: Json, right: Json, allowance: Allowance): boolean {
   allowance.spend(8)
   if (typeof left === 'string' && typeof right === 'string') {
@@ -134,10 +133,10 @@ function sameMembers(left: JsonObject, right: JsonObject, allowance: Allowance):
   return keys.every((key) => Object.hasOwn(right, key) && same(left[key] ?? null, right[key] ?? null, allowance))
 }
 
-/** Up to here the engine's own search takes few enough steps for each character, whatever the texts are. */
+/** Up to this length `String.includes` is fast enough for any text. */
 const shortPart = 256
 
-/** Whether text holds a part. A long part that nearly matches everywhere would take the engine's search quadratic time. */
+/** Whether text contains a part. `String.includes` takes quadratic time for a long part that nearly matches everywhere. */
 export function contains(text: string, part: string): boolean {
   if (part.length <= shortPart || part.length > text.length) return text.includes(part)
   const fallback = new Uint32Array(part.length)
@@ -152,7 +151,7 @@ export function contains(text: string, part: string): boolean {
   return false
 }
 
-/** One step of Knuth, Morris and Pratt: how much of the part is matched after one more character. */
+/** One step of the Knuth-Morris-Pratt search: the matched length after one more character. */
 function extend(part: string, fallback: Uint32Array, matched: number, unit: number): number {
   let length = matched
   while (length > 0 && part.charCodeAt(length) !== unit) length = fallback[length - 1] ?? 0

@@ -7,8 +7,8 @@ import {
   type StepResult,
   ToolError,
 } from '@gantry/contract'
-import type { ProgramJournal, WriteBack } from '../backends/program-journal.ts'
-import type { Recorded } from '../pipeline/recorded.ts'
+import type { EffectSink, ProgramJournal } from '../backends/program-journal.ts'
+import type { Recorded } from '../pipeline/record.ts'
 import type { Stop } from './chain.ts'
 import type { Check } from './condition.ts'
 import { type Failure, failureOfThrown } from './failure.ts'
@@ -19,8 +19,8 @@ import type { Template } from './template.ts'
  * Makes one tool call.
  * - Concurrency: called up to `limits.parallel` times at once.
  * - Cancellation: settles soon after `signal` aborts; the chain waits for it, so that no outcome is lost.
- * - Errors: resolves with a Result whatever happened. Retries and timeouts are its own business.
- * - Ownership: `args` is a fresh value that nothing else holds.
+ * - Errors: resolves with a Result whatever the outcome. It handles retries and timeouts itself.
+ * - Ownership: `args` is a new value that nothing else references.
  */
 export type RunStep = (
   tool: string,
@@ -32,32 +32,32 @@ export type RunStep = (
     readonly stepId: string
     /** Position of the element in a `forEach`. */
     readonly index?: number
-    /** The chain ends when this call fails. */
+    /** Whether a failure of this call ends the chain. */
     readonly decisive: boolean
-    /** The place of the chain in a trace. */
+    /** The span of the chain. */
     readonly traceparent?: string
     readonly onCircuitOpen?: OnCircuitOpen
   } & CallNames,
 ) => Promise<Result>
 
-/** What a call of a chain is to be known by, when not by names of its own, and where what it writes back goes. */
+/** Options that the middleware sets for a call of a chain, instead of the defaults. */
 export interface CallNames {
   readonly idempotencyKey?: string | undefined
   readonly callId?: string | undefined
-  readonly writeBack?: WriteBack | undefined
-  /** Stands in for the tool of the call, as in the options of `run`. */
+  readonly effectSink?: EffectSink | undefined
+  /** Makes the call a dry run, as in the options of `run`. */
   readonly recorded?: Recorded | null
-  /** Keeps what a program asks for, as in the options of `run`. */
+  /** The journal of a program, as in the options of `run`. */
   readonly program?: ProgramJournal
 }
 
-/** What every step of one chain shares. */
+/** State shared by all steps of one chain. */
 export interface ChainContext {
   readonly run: RunStep
   readonly limits: ChainLimits
   readonly budget: CallBudget
   readonly kept: KeptOutputs
-  readonly slots: Slots
+  readonly slots: StepSlots
   readonly stop: Stop
   readonly now: () => number
 }
@@ -65,7 +65,7 @@ export interface ChainContext {
 /** Counts calls against `limits.calls`. */
 interface CallBudget {
   readonly made: number
-  /** Throws LIMIT_EXCEEDED unless so many more calls may be made. */
+  /** Throws LIMIT_EXCEEDED unless this many more calls may be made. */
   expect(calls: number): void
   take(): void
 }
@@ -92,9 +92,9 @@ export function createBudget(limit: number): CallBudget {
   }
 }
 
-/** Counts what the chain keeps of its calls against `limits.outputBytes`; what a resumed chain brings along is not counted. */
+/** Counts the results of the chain against `limits.outputBytes`. Results of a resumed run are not counted. */
 interface KeptOutputs {
-  /** Says why the chain must end once it holds more than it may. */
+  /** The failure that ends the chain once its results exceed the limit. */
   add(kept: unknown): Failure | undefined
 }
 
@@ -111,13 +111,13 @@ export function createKept(limit: number): KeptOutputs {
   }
 }
 
-/** What one step came to; `failure` is set only when the chain must end with it. */
+/** The outcome of one step; `failure` is set only when it ends the chain. */
 export interface StepOutcome {
   readonly step: StepResult
   readonly failure?: Failure
 }
 
-/** A step that was not run, because its condition did not hold or the chain ended first. */
+/** A step that did not run, because its condition is false or the chain ended first. */
 export function unrun(step: PlannedStep, state: 'skipped' | 'pending'): StepResult {
   return {
     id: step.id,
@@ -146,7 +146,7 @@ export interface PlannedCall {
   readonly concurrency: number
   readonly timeoutMs: number | undefined
   readonly retry: RetryRule | undefined
-  /** What the chain goes on with when the step fails; `stop` when it does not go on. */
+  /** The output that the chain continues with when the step fails; `stop` when it ends. */
   readonly onError: 'stop' | { readonly output: Json }
 }
 
@@ -160,12 +160,12 @@ export interface PlannedGroup {
 
 export type PlannedStep = PlannedCall | PlannedGroup
 
-/** Runs work with a bounded number in flight; the rest waits in order. Waiting work checks its own signal once it starts. */
-interface Slots {
+/** Runs work with limited concurrency; the rest waits in order. Waiting work checks its own signal when it starts. */
+export interface StepSlots {
   use<T>(work: () => Promise<T>): Promise<T>
 }
 
-export function createSlots(count: number): Slots {
+export function createStepSlots(count: number): StepSlots {
   let free = count
   const waiting: (() => void)[] = []
   return {
@@ -183,7 +183,7 @@ export function createSlots(count: number): Slots {
   }
 }
 
-/** Takes indexes in order, a few at a time, until all are done or `stopped` says so. `work` must not reject. */
+/** Runs `work` for each index in order, with limited concurrency, until all are done or `stopped`. `work` must not reject. */
 export async function eachBounded(
   count: number,
   concurrency: number,

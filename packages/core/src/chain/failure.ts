@@ -8,14 +8,14 @@ import {
   type ResultStatus,
   ToolError,
 } from '@gantry/contract'
-import { copyJson } from '../json/copy.ts'
-import { isObject } from '../json/kinds.ts'
+import { isObject } from '@gantry/contract/internal/json'
+import { copyJson } from '../json/plain.ts'
 
-/** Why a call, and perhaps the chain, did not succeed. */
+/** The failure of a call, and possibly of the chain. */
 export interface Failure {
   readonly status: Exclude<ResultStatus, 'ok'>
   readonly error: ErrorInfo
-  /** Ends the chain whatever the step's `onError` says. */
+  /** Ends the chain whatever the step's `onError`. */
   readonly fatal: boolean
 }
 
@@ -30,22 +30,22 @@ export function failureOfResult(result: Result, signal: AbortSignal): Failure | 
   }
 }
 
-/** The failure of something thrown before, or instead of, a Result. */
+/** The failure for an error thrown before, or instead of, a Result. */
 export function failureOfThrown(thrown: unknown): Failure {
   const error = ToolError.is(thrown)
     ? thrown
-    : new ToolError('INTERNAL', 'The chain could not go on because of a fault in Gantry.', { cause: thrown })
+    : new ToolError('INTERNAL', 'The chain failed because of an internal error.', { cause: thrown })
   const info = infoOf(error)
   return { status: statusOf(error.code), error: info, fatal: endsChain(info) }
 }
 
-/** Whether an error leaves the chain nothing to go on with: it was cancelled, or may make no more calls or keep no more of them. */
+/** Whether an error ends the chain in any case: it was cancelled, or exceeded its limit of calls or output. */
 export function endsChain({ code, stage, details }: ErrorInfo): boolean {
   if (code !== 'LIMIT_EXCEEDED') return code === 'CANCELLED'
   return stage === 'chain' && (details?.limit === 'calls' || details?.limit === 'outputBytes')
 }
 
-/** The failure of work that was never started because the chain was cancelled. */
+/** The failure of work that did not start because the chain was cancelled. */
 export function cancelledBefore(what: string, effect: 'none' | 'possible' = 'none'): Failure {
   const error = new ToolError('CANCELLED', `The chain was cancelled before ${what}.`, { stage: 'chain', effect })
   return { status: 'cancelled', error: infoOf(error), fatal: true }
@@ -64,7 +64,7 @@ function infoOf(error: ToolError): ErrorInfo {
   return { code, message, stage, retryable, effect, ...(details && { details }), ...(cause && { cause }) }
 }
 
-/** Details are open to anything, but only JSON crosses a process. */
+/** Details may hold any value, but only JSON crosses a process boundary. */
 function detailsOf(error: ToolError): { [key: string]: Json } | undefined {
   try {
     const copied = copyJson(error.details ?? null, { convert: true, dropped: { count: 0 } })

@@ -13,7 +13,7 @@ const each = (more: Partial<ChainCall> = {}): ChainCall => ({
   ...more,
 })
 
-test('outputs keep the order of the elements however the calls end', async () => {
+test('outputs keep the order of the elements in whatever order the calls end', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.scheduler(),
@@ -60,7 +60,7 @@ test('elements run one at a time by default, each with its item and index', asyn
   )
 })
 
-test('an element that fails cancels those that run and leaves the rest', async () => {
+test('a failed element cancels the running ones and leaves the rest pending', async () => {
   const { run, calls } = fakeRun({
     'a:one': (args, options) => (args.n === 1 ? fail(args, options) : untilCancelled(args, options)),
   })
@@ -74,7 +74,7 @@ test('an element that fails cancels those that run and leaves the rest', async (
   assert.deepEqual([step?.results.map((each) => each.status), calls.length], [['cancelled', 'failed'], 2])
 })
 
-test('with onError the others go on and the place holds the fallback', async () => {
+test('onError replaces the output of a failed element, and the other elements continue', async () => {
   const { run } = fakeRun({ 'a:one': (args, options) => (args.n === 1 ? fail(args, options) : 'fine') })
   const outputOf = async (onError: ChainCall['onError']) => {
     const result = await runChain([each({ ...(onError && { onError }) })], run, { input: [0, 1, 2] })
@@ -88,7 +88,7 @@ test('with onError the others go on and the place holds the fallback', async () 
   assert.deepEqual(await outputOf({ output: 'n/a' }), ['fine', 'n/a', 'fine'])
 })
 
-test('what is not a list is refused with what it was', async () => {
+test('forEach refuses a value that is not a list, and the error names its type', async () => {
   for (const [input, was] of [
     [null, 'is null'],
     [{ a: 1 }, 'is an object'],
@@ -101,13 +101,13 @@ test('what is not a list is refused with what it was', async () => {
   }
 })
 
-test('an empty list makes no calls and gives an empty list', async () => {
+test('an empty list makes no calls and has an empty list as output', async () => {
   const { run, calls } = fakeRun({})
   const result = await runChain([each()], run, { input: [] })
   assert.deepEqual([result.status, result.output, calls.length], ['ok', [], 0])
 })
 
-test('more elements than allowed, or than calls are left, are refused before the first call', async () => {
+test('more elements than the limits of items or calls allow are refused before the first call', async () => {
   const { run, calls } = fakeRun({})
   const items = await runChain([each()], run, { input: [1, 2, 3], limits: { items: 2 } })
   const budget = await runChain([each({ onError: 'continue' })], run, { input: [1, 2, 3], limits: { calls: 2 } })
@@ -119,7 +119,7 @@ test('more elements than allowed, or than calls are left, are refused before the
   assert.equal(calls.length, 0)
 })
 
-test('cancelling stops between elements and keeps what is done', async () => {
+test('a cancelled chain stops between elements and keeps their outputs', async () => {
   const stop = new AbortController()
   const { run } = fakeRun({ 'a:one': (args, options) => (args.n === 1 ? after(stop, echo) : echo)(args, options) })
   const result = await runChain([each({ onError: 'continue' })], run, { input: [0, 1, 2], signal: stop.signal })
@@ -130,7 +130,7 @@ test('cancelling stops between elements and keeps what is done', async () => {
   assert.deepEqual(result.error?.details, { step: 'each', index: 2 })
 })
 
-test('a list that is built of too much is refused before the first call', async () => {
+test('a list over evaluationBytes is refused before the first call', async () => {
   const { run, calls } = fakeRun({})
   const input = { a: 'x'.repeat(500_000), list: Array(50_000).fill(1) }
   for (const item of ['{{input.a}}!', '{{input.list}}', 'no. {{input.list}}']) {

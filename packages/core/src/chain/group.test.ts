@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { after, echo, fail, fakeRun, untilCancelled } from './chain.fixture.ts'
 import { runChain } from './chain.ts'
 
-test('members run together, see what the group saw, and their outputs stand by id', async () => {
+test('group members run in parallel with the scope of the group, and their outputs are listed by id', async () => {
   const { run, calls } = fakeRun({})
   const result = await runChain(
     [
@@ -27,7 +27,7 @@ test('members run together, see what the group saw, and their outputs stand by i
   assert.deepEqual([result.steps[1]?.results, result.steps[1]?.steps?.map((step) => step.results.length)], [[], [1, 1]])
 })
 
-test('outputs are the same in whatever order members end, and no more run at once than allowed', async () => {
+test('a group has the same output in whatever order its members end, within its concurrency limit', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.scheduler(),
@@ -54,7 +54,7 @@ test('outputs are the same in whatever order members end, and no more run at onc
   )
 })
 
-test('the parallel limit holds over the elements of every member', async () => {
+test('the parallel limit covers the elements of all members', async () => {
   let running = 0
   let most = 0
   const { run } = fakeRun({
@@ -70,14 +70,14 @@ test('the parallel limit holds over the elements of every member', async () => {
   assert.deepEqual([result.status, most], ['ok', 3])
 })
 
-test('calls that wait for their turn are not made once a sibling failed', async () => {
+test('calls that wait for a slot are not made after a sibling failed', async () => {
   const { run, calls } = fakeRun({ 'a:one': fail })
   const member = { tool: 'a:one', forEach: [1, 2], concurrency: 2 }
   const result = await runChain([{ parallel: [member, member] }], run, { limits: { parallel: 2 } })
   assert.deepEqual([result.status, calls.length], ['failed', 2])
 })
 
-test('a member that fails cancels its siblings and the group fails', async () => {
+test('a failed member cancels its siblings and fails the group', async () => {
   const { run } = fakeRun({ 'a:fail': fail, 'a:wait': untilCancelled })
   const result = await runChain(
     [
@@ -102,7 +102,7 @@ test('a member that fails cancels its siblings and the group fails', async () =>
   assert.equal(result.steps[1]?.state, 'pending')
 })
 
-test('a member with onError fails alone', async () => {
+test('a failed member with onError does not fail the group', async () => {
   const { run } = fakeRun({ 'a:fail': fail })
   const result = await runChain(
     [
@@ -131,7 +131,7 @@ test('a skipped group skips its members', async () => {
   assert.deepEqual([result.output, calls.length], [{ x: 'skipped' }, 1])
 })
 
-test('a member may be skipped, and a condition that cannot be decided fails its member', async () => {
+test('a member can be skipped, and an invalid condition fails its member', async () => {
   const { run } = fakeRun({})
   const member = { id: 'x', tool: 'a:b', when: { value: 1, in: 2 } }
   const skipped = await runChain([{ parallel: [{ ...member, when: false }] }], run)
@@ -140,7 +140,7 @@ test('a member may be skipped, and a condition that cannot be decided fails its 
   assert.deepEqual([wrong.status, wrong.error?.code, wrong.error?.details?.step], ['failed', 'CHAIN_INVALID', 'x'])
 })
 
-test('cancelling between the elements of a member fails the group', async () => {
+test('a group fails when the chain is cancelled between the elements of a member', async () => {
   const stop = new AbortController()
   const { run } = fakeRun({ 'a:one': after(stop, echo) })
   const result = await runChain([{ parallel: [{ id: 'x', tool: 'a:one', forEach: [1, 2] }] }], run, {
@@ -153,13 +153,13 @@ test('cancelling between the elements of a member fails the group', async () => 
   )
 })
 
-test('the failure that ended a group is its error, even when a cancelled sibling ends first', async () => {
+test('the error of a group is the failure that ended it, even when a cancelled sibling ends first', async () => {
   const { run } = fakeRun({ 'a:fail': fail, 'a:wait': untilCancelled })
   const result = await runChain([{ parallel: [{ tool: 'a:wait' }, { id: 'x', tool: 'a:fail', forEach: [1] }] }], run)
   assert.deepEqual([result.error?.code, result.steps[0]?.error?.code], ['BACKEND_FAILED', 'BACKEND_FAILED'])
 })
 
-test('cancelling a group leaves the members that did not start pending', async () => {
+test('members that did not start stay pending when the chain is cancelled', async () => {
   const stop = new AbortController()
   const { run } = fakeRun({ 'a:one': after(stop, echo) })
   const parallel = [

@@ -12,7 +12,7 @@ const issuesOf = async (limits: unknown) => {
   return error === undefined ? [] : [error.code].concat(error.details?.issues as never)
 }
 
-test('limits that mean nothing are refused with their path before anything runs', async () => {
+test('invalid limits are refused with their path before the first call', async () => {
   for (const parallel of [0, -1, Number.NaN, Number.POSITIVE_INFINITY, 1.5, '4', null]) {
     assert.deepEqual(await issuesOf({ parallel }), [
       'CHAIN_INVALID',
@@ -21,22 +21,19 @@ test('limits that mean nothing are refused with their path before anything runs'
   }
   assert.deepEqual(await issuesOf({ calls: -1, stepz: 3 }), [
     'CHAIN_INVALID',
-    { path: '/limits/calls', message: 'must be a whole number of at least 0' },
     { path: '/limits/stepz', message: 'is not a known limit (did you mean "steps"?)' },
+    { path: '/limits/calls', message: 'must be a whole number of at least 0' },
   ])
-  assert.deepEqual(await issuesOf('many'), [
-    'CHAIN_INVALID',
-    { path: '/limits', message: 'must be an object of limits' },
-  ])
+  assert.deepEqual(await issuesOf('many'), ['CHAIN_INVALID', { path: '/limits', message: 'must be an object' }])
   assert.deepEqual([await issuesOf(null), await issuesOf({ parallel: undefined })], [[], []])
 })
 
-test('options of null are no options', async () => {
+test('options may be null', async () => {
   const result = await runChain([], fakeRun({}).run, null)
   assert.equal(result.status, 'ok')
 })
 
-test('a chain whose outputs add up to too much ends, and keeps what it has', async () => {
+test('a chain over outputBytes ends and keeps its outputs', async () => {
   const input = Array.from({ length: 100_000 }, (_, index) => index)
   const { run, calls } = fakeRun({})
   const steps: ChainStep[] = [
@@ -53,7 +50,7 @@ test('a chain whose outputs add up to too much ends, and keeps what it has', asy
   assert.equal(each?.elements?.filter((state) => state === 'ok').length, 21)
 })
 
-test('the call that goes over outputBytes is kept, so that a resumed chain does not repeat it', async () => {
+test('the result that exceeds outputBytes is kept, so that a resumed chain does not repeat the call', async () => {
   const { run, tools } = fakeRun({ 'a:big': () => 'x'.repeat(2_000) })
   const steps = [{ tool: 'a:big' }, { parallel: [{ tool: 'a:big' }, { tool: 'a:c' }], concurrency: 1 }, { tool: 'a:d' }]
   const first = await runChain(steps, run, { limits: { outputBytes: 1_000 } })
@@ -67,7 +64,7 @@ test('the call that goes over outputBytes is kept, so that a resumed chain does 
   assert.deepEqual([third.status, tools()], ['ok', ['a:big', 'a:big', 'a:c', 'a:d']])
 })
 
-test('the outputs that stand in for failed calls count too', async () => {
+test('the outputs of onError count against outputBytes', async () => {
   const { run, calls } = fakeRun({ 'a:fail': fail, 'a:b': echo })
   const step = { tool: 'a:fail', forEach: Array(50).fill(0), onError: { output: 'x'.repeat(1_000) } }
   const result = await runChain([step], run, { limits: { outputBytes: 10_000 } })
@@ -75,7 +72,7 @@ test('the outputs that stand in for failed calls count too', async () => {
   assert.ok(calls.length < 10)
 })
 
-test('a size is no longer counted once it is over', () => {
+test('sizeOf stops counting above its limit', () => {
   const circle: unknown[] = []
   circle.push(circle, 'text')
   assert.ok(sizeOf(circle, 1_000) > 1_000)

@@ -1,13 +1,13 @@
 import { type Issue, ToolError } from '@gantry/contract'
-import { escapeSegment } from '@gantry/json-schema/internal/pointer'
-import { utf8Length } from '../json/limits.ts'
-import { didYouMean } from '../search/near.ts'
+import { utf8Length } from '../json/plain.ts'
+import { whole } from '../options/option.ts'
+import { optionsCheck } from '../options/options.ts'
 
 /** Ceilings for one chain. The first five are checked before anything runs. */
 export interface ChainLimits {
-  /** Steps in all, the members of groups included. */
+  /** Total steps, including the members of groups. */
   readonly steps: number
-  /** Calls in flight at a time, over the whole chain; also the highest `concurrency` of a step. */
+  /** Concurrent calls of the whole chain; also the highest `concurrency` of a step. */
   readonly parallel: number
   /** Segments of one reference. */
   readonly referenceDepth: number
@@ -16,14 +16,14 @@ export interface ChainLimits {
   readonly chainDepth: number
   /** Elements of one `forEach`. */
   readonly items: number
-  /** Calls in all; retries within a call do not count. */
+  /** Total calls; retries within a call do not count. */
   readonly calls: number
   /** Arguments of one call after binding, as JSON. */
   readonly argsBytes: number
   readonly argsDepth: number
-  /** What one condition builds and compares, or one `forEach` list is built of. */
+  /** Bytes that one condition builds and compares, or that one `forEach` list builds. */
   readonly evaluationBytes: number
-  /** Results of all calls that the chain keeps, near enough as JSON. */
+  /** Results of all calls of the chain, approximately as JSON. */
   readonly outputBytes: number
 }
 
@@ -41,39 +41,46 @@ const defaultChainLimits: ChainLimits = {
   outputBytes: 16_777_216,
 }
 
-/** The defaults with the caller's numbers over them; an explicit undefined keeps the default. */
+/** The caller's limits merged over the defaults; an explicit undefined keeps the default. */
 export function chainLimits(given: Partial<ChainLimits> | null = {}): ChainLimits {
   const set = Object.entries(given ?? {}).filter(([, value]) => value !== undefined)
   return { ...defaultChainLimits, ...Object.fromEntries(set) }
 }
 
-/** What is wrong with limits from outside. A chain of no parallel calls would wait for ever. */
-export function limitIssues(given: unknown): Issue[] {
-  if (given === undefined || given === null) return []
-  if (typeof given !== 'object' || Array.isArray(given)) {
-    return [{ path: '/limits', message: 'must be an object of limits' }]
-  }
-  const known = Object.keys(defaultChainLimits)
-  return Object.entries(given).flatMap(([key, value]): Issue[] => {
-    const name = key.slice(0, 60)
-    const path = `/limits/${escapeSegment(name)}`
-    if (!known.includes(key)) return [{ path, message: `is not a known limit${didYouMean(name, known)}` }]
-    const least = key === 'parallel' ? 1 : 0
-    if (value === undefined || (Number.isSafeInteger(value) && value >= least)) return []
-    return [{ path, message: `must be a whole number of at least ${least}` }]
-  })
+/** `parallel: 0` would block the chain for ever. */
+const limitsCheck = optionsCheck<ChainLimits>({
+  members: {
+    steps: whole(0),
+    parallel: whole(1),
+    referenceDepth: whole(0),
+    chainBytes: whole(0),
+    chainDepth: whole(0),
+    items: whole(0),
+    calls: whole(0),
+    argsBytes: whole(0),
+    argsDepth: whole(0),
+    evaluationBytes: whole(0),
+    outputBytes: whole(0),
+  },
+  noun: 'a known limit',
+})
+
+/** The issues of given limits; null counts as none. */
+export function limitIssues(given: unknown): readonly Issue[] {
+  return given === undefined || given === null || limitsCheck.fits(given) ? [] : limitsCheck.issues(given, '/limits')
 }
 
 /** Bytes that one piece of work may still build or compare. */
 export interface Allowance {
   readonly left: number
-  /** Throws LIMIT_EXCEEDED once more is spent than was given. */
+  /** Throws LIMIT_EXCEEDED when more is spent than allowed. */
   spend(bytes: number): void
 }
 
-/** One allowance for a whole condition, a list or the arguments of a call, however many references it holds. */
+/** One allowance for a whole condition, a list or the arguments of a call, whatever the number of references. */
 export function createAllowance(limit: 'argsBytes' | 'evaluationBytes', limits: ChainLimits): Allowance {
-  const what = limit === 'argsBytes' ? 'The bound arguments are' : 'What the condition or list builds and compares is'
+  const what =
+    limit === 'argsBytes' ? 'The bound arguments are' : 'The values that the condition or list builds and compares are'
   let left = limits[limit]
   return {
     get left() {
@@ -91,7 +98,7 @@ export function createAllowance(limit: 'argsBytes' | 'evaluationBytes', limits: 
   }
 }
 
-/** Bytes of a value as JSON, near enough; stops counting once it is over `most`, so that a huge value costs no more. */
+/** Bytes of a value as JSON, approximately; stops counting above `most`, so that a huge value costs no more. */
 export function sizeOf(value: unknown, most: number): number {
   const open: unknown[] = [value]
   let bytes = 0
@@ -102,7 +109,7 @@ export function sizeOf(value: unknown, most: number): number {
     else if (typeof next !== 'object' || next === null) bytes += 4
     else if (Array.isArray(next)) {
       bytes += 2
-      // Every element takes at least two bytes, so a list that is too long need not be opened.
+      // Every element takes at least two bytes, so a list that is too long need not be read.
       if (bytes + next.length * 2 > most) return bytes + next.length * 2
       for (const item of next) open.push(item)
     } else {

@@ -5,7 +5,7 @@ import { formatPath, parseReference, roots } from './reference.ts'
 
 const segment = fc.oneof(fc.string({ unit: 'binary' }), fc.nat({ max: 9_999_999 }))
 
-test('a reference that is written out and parsed again is the same', () => {
+test('a reference that is formatted and parsed is unchanged', () => {
   fc.assert(
     fc.property(fc.constantFrom(...roots), fc.array(segment), (root, path) => {
       const text = `{{${formatPath(root, path)}}}`
@@ -15,7 +15,7 @@ test('a reference that is written out and parsed again is the same', () => {
   )
 })
 
-test('keys may be bare, quoted either way, or numbers', () => {
+test('keys may be bare, in single or double quotes, or numbers', () => {
   const pathOf = (text: string) => {
     const parsed = parseReference(text)
     return parsed.ok ? parsed.reference.path : parsed.fault
@@ -25,7 +25,7 @@ test('keys may be bare, quoted either way, or numbers', () => {
   assert.deepEqual(pathOf('{{prev["}}"].x-y}}'), ['}}', 'x-y'])
 })
 
-test('what cannot be read is refused with the place', () => {
+test('the error for an invalid reference names the text before the fault', () => {
   const faultOf = (text: string) => {
     const parsed = parseReference(text)
     return parsed.ok ? 'none' : parsed.fault
@@ -38,7 +38,7 @@ test('what cannot be read is refused with the place', () => {
   assert.match(faultOf('{{prev["\\q"]}}'), /after "prev"/)
 })
 
-test('no text makes the parser throw', () => {
+test('the parser never throws', () => {
   fc.assert(
     fc.property(
       fc.array(fc.constantFrom('{{', '}}', 'prev', '.', '[', ']', '"', "'", '\\', '0', 'a', ' ')),

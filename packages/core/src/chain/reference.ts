@@ -1,16 +1,18 @@
+import { type Json, type JsonObject, type StepResult, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { clip } from '../ids/quote.ts'
 import { didYouMean } from '../search/near.ts'
 
-/** What a reference starts from. */
+/** The roots of references. */
 type ReferenceRoot = 'prev' | 'steps' | 'input' | 'item' | 'index'
 
-export type Segment = string | number
+type Segment = string | number
 
 /** A parsed `{{…}}`. */
 export interface Reference {
   readonly root: ReferenceRoot
   readonly path: readonly Segment[]
-  /** As it was written, braces included. */
+  /** The source text, braces included. */
   readonly text: string
 }
 
@@ -31,7 +33,7 @@ const syntax = {
 } as const
 const bare = new RegExp(`^${name}$`, 'u')
 
-/** Reads the reference whose `{{` stands at `start`; quoted keys may hold any text, so the end is parsed, not searched. */
+/** Parses the reference whose `{{` is at `start`. Quoted keys may hold `}}`, so the end is parsed, not searched. */
 export function parseReference(source: string, start = 0): ParsedReference {
   const head = matchAt('root', source, start)
   if (head === undefined) return { ok: false, fault: 'is not a reference' }
@@ -53,7 +55,7 @@ export function parseReference(source: string, start = 0): ParsedReference {
   }
 }
 
-/** Writes a path as a reference would, without braces. */
+/** Formats a path as in a reference, without braces. */
 export function formatPath(root: string, path: readonly Segment[]): string {
   return path.reduce<string>((text, segment) => {
     if (typeof segment === 'number') return `${text}[${segment}]`
@@ -95,9 +97,9 @@ function matchAt(rule: keyof typeof syntax, source: string, at: number): { value
   return match === null ? undefined : { value: match[1] ?? '', end: pattern.lastIndex }
 }
 
-/** What may be referred to from one place in a chain. */
+/** The references that are valid at one position in a chain. */
 export interface Sight {
-  /** Ids of the steps that have ended by then; grows while the chain is checked, so it is for asking at once. */
+  /** Ids of the steps that have ended before; grows during the check, so read it at once. */
   readonly earlier: ReadonlySet<string>
   /** Every id of the chain. */
   readonly all: ReadonlySet<string>
@@ -106,21 +108,21 @@ export interface Sight {
   readonly self: string
   /** False for the first step. */
   readonly hasPrevious: boolean
-  /** True where `item` and `index` mean something. */
+  /** True where `item` and `index` are defined. */
   readonly inForEach: boolean
   readonly depth: number
 }
 
 const fields = ['output', 'status', 'error']
 
-/** Says what is wrong with a reference as far as it can be known before anything runs. */
+/** The issue of a reference that can be found before the chain runs. */
 export function referenceFault(reference: Reference, sight: Sight): string | undefined {
   const { root, path } = reference
   const text = clip(reference.text)
   if (path.length > sight.depth) return `${text} has more than ${sight.depth} segments`
   if (root === 'prev' && !sight.hasPrevious) return `${text} has nothing to refer to in the first step; use {{input}}`
-  if (root === 'item' && !sight.inForEach) return `${text} means something only in the args of a forEach step`
-  if (root === 'index' && !sight.inForEach) return `${text} means something only in the args of a forEach step`
+  if (root === 'item' && !sight.inForEach) return `${text} is defined only in the args of a forEach step`
+  if (root === 'index' && !sight.inForEach) return `${text} is defined only in the args of a forEach step`
   return root === 'steps' ? stepFault(reference, sight) : undefined
 }
 
@@ -141,4 +143,107 @@ function unseen(id: string, sight: Sight): string {
   if (sight.siblings.has(id)) return 'refers to a member of the same group, which runs at the same time'
   if (sight.all.has(id)) return 'refers to a step that runs later'
   return `refers to a step that does not exist${didYouMean(clip(id), sight.earlier)}`
+}
+
+/** The values that references of one step can read. */
+export interface Scope {
+  /** Output of the last step that ran; null when none has. */
+  readonly prev: Json
+  readonly input: Json
+  /** Finished steps by id, members of groups included. */
+  readonly steps: ReadonlyMap<string, JsonObject>
+  /** The element of a `forEach`. */
+  readonly element?: { readonly item: Json; readonly index: number }
+}
+
+type Found =
+  | { readonly found: true; readonly value: Json }
+  | { readonly found: false; readonly depth: number; readonly holder: Json | undefined }
+
+/** A finished step as `{{steps.<id>.…}}` reads it. */
+export function stepView(step: StepResult): JsonObject {
+  return { output: step.output, status: step.state, error: (step.error as Json | undefined) ?? null }
+}
+
+/** The value of a reference. Throws REFERENCE_INVALID that names where the path ends. */
+export function readReference(reference: Reference, scope: Scope): Json {
+  const found = find(reference, scope)
+  if (found.found) return found.value
+  const { root, path } = reference
+  const text = clip(reference.text)
+  const absent = path[found.depth]
+  const missing = typeof absent === 'string' ? clip(absent) : absent
+  const available = namesIn(found.holder)
+  const where = clip(formatPath(root, path.slice(0, found.depth)))
+  const message = `${text} does not exist: ${where} ${describe(found.holder)}${missing === undefined ? '' : ` and has no ${JSON.stringify(missing)}`}`
+  throw new ToolError('REFERENCE_INVALID', `${message}${listing(available)}.`, {
+    details: {
+      reference: text,
+      ...(missing === undefined ? {} : { missing: String(missing) }),
+      available: available.slice(0, shown),
+    },
+  })
+}
+
+/** Whether a reference names a value other than null. */
+export function hasReference(reference: Reference, scope: Scope): boolean {
+  const found = find(reference, scope)
+  return found.found && found.value !== null
+}
+
+function find({ root, path }: Reference, scope: Scope): Found {
+  if (root === 'steps') {
+    const step = scope.steps.get(String(path[0]))
+    return step === undefined ? { found: false, depth: 0, holder: undefined } : walk(step, path, 1)
+  }
+  if (root === 'prev') return walk(scope.prev, path, 0)
+  if (root === 'input') return walk(scope.input, path, 0)
+  if (scope.element === undefined) return { found: false, depth: 0, holder: undefined }
+  return walk(root === 'item' ? scope.element.item : scope.element.index, path, 0)
+}
+
+function walk(start: Json, path: readonly Segment[], from: number): Found {
+  let value = start
+  for (let depth = from; depth < path.length; depth++) {
+    const next = member(value, path[depth] ?? '')
+    if (next === undefined) return { found: false, depth, holder: value }
+    value = next
+  }
+  return { found: true, value }
+}
+
+/** Own members only, so that no prototype can be reached, and the `length` of a list. */
+function member(holder: Json, segment: Segment): Json | undefined {
+  if (typeof holder !== 'object' || holder === null) return undefined
+  if (Array.isArray(holder)) {
+    if (segment === 'length') return holder.length
+    return /^(0|[1-9]\d*)$/.test(String(segment)) ? holder[Number(segment)] : undefined
+  }
+  const key = String(segment)
+  return key !== '__proto__' && Object.hasOwn(holder, key) ? holder[key] : undefined
+}
+
+const shown = 10
+
+function namesIn(holder: Json | undefined): string[] {
+  if (!isObject(holder)) return []
+  return Object.keys(holder).map((key) => (key.length > 40 ? `${key.slice(0, 40)}…` : key))
+}
+
+function listing(names: readonly string[]): string {
+  if (names.length === 0) return ''
+  const more = names.length > shown ? ` and ${names.length - shown} more` : ''
+  return `; it has ${names
+    .slice(0, shown)
+    .map((key) => JSON.stringify(key))
+    .join(', ')}${more}`
+}
+
+/** The kind of a value as text. */
+export function describe(value: Json | undefined): string {
+  if (value === undefined) return 'is not known here'
+  if (value === null) return 'is null'
+  if (Array.isArray(value)) return `is a list of ${value.length}`
+  if (typeof value === 'object') return Object.keys(value).length === 0 ? 'is an empty object' : 'is an object'
+  return typeof value === 'string' ? 'is text' : `is a ${typeof value}`
 }

@@ -7,7 +7,7 @@ import { runChain } from './chain.ts'
 
 const throughJson = (steps: readonly StepResult[]): StepResult[] => JSON.parse(JSON.stringify(steps))
 
-test('a chain taken up at the failed step does not repeat the finished ones', async () => {
+test('a chain resumed at the failed step does not repeat the finished ones', async () => {
   const steps: ChainStep[] = [
     { id: 'a', tool: 'a:b', args: { n: 1 } },
     { id: 'b', tool: 'a:b', when: false },
@@ -16,22 +16,22 @@ test('a chain taken up at the failed step does not repeat the finished ones', as
   ]
   const first = await runChain(steps, fakeRun({ 'a:c': fail }).run)
   const { run, calls } = fakeRun({ 'a:c': () => 'now' })
-  const heard: string[] = []
+  const observed: string[] = []
   const resume = { steps: throughJson(first.steps) }
-  const second = await runChain(steps, run, { resume, onStep: (step) => heard.push(step.id) })
+  const second = await runChain(steps, run, { resume, onStep: (step) => observed.push(step.id) })
   assert.deepEqual([second.status, second.output], ['ok', { a: 1, b: 'skipped', c: 'now' }])
   assert.deepEqual(
     calls.map((call) => call.options.stepId),
     ['c', 'd'],
   )
-  assert.deepEqual(heard, ['c', 'd'])
+  assert.deepEqual(observed, ['c', 'd'])
   assert.deepEqual(
     second.steps.map((step) => step.results.length),
     [0, 0, 1, 1],
   )
 })
 
-test('wherever a chain breaks, resuming it makes each call once and ends as if it had not broken', async () => {
+test('a chain resumed after a failure at any call makes each call once and has the same output', async () => {
   const steps: ChainStep[] = [
     { id: 'a', tool: 't:x', args: { n: 1 } },
     { id: 'each', tool: 't:x', forEach: [1, 2, 3], concurrency: 2, args: { n: '{{item}}', a: '{{prev}}' } },
@@ -66,7 +66,7 @@ test('wherever a chain breaks, resuming it makes each call once and ends as if i
   )
 })
 
-test('a failure that the chain went on from is not repeated', async () => {
+test('a failed step with onError is not repeated', async () => {
   const steps: ChainStep[] = [{ tool: 'a:fail', onError: 'continue' }, { tool: 'a:c' }, { tool: 'a:b' }]
   const first = await runChain(steps, fakeRun({ 'a:fail': fail, 'a:c': fail }).run)
   const { run, tools } = fakeRun({})
@@ -74,7 +74,7 @@ test('a failure that the chain went on from is not repeated', async () => {
   assert.deepEqual(tools(), ['a:c', 'a:b'])
 })
 
-test('a step that was cut short by cancelling runs again, whatever its onError', async () => {
+test('a step that was cancelled with the chain runs again, whatever its onError', async () => {
   const steps: ChainStep[] = [{ parallel: [{ id: 'x', tool: 'a:x', onError: 'continue' }] }, { tool: 'a:y' }]
   const stop = new AbortController()
   const first = await runChain(steps, fakeRun({ 'a:x': after(stop, untilCancelled) }).run, { signal: stop.signal })
@@ -83,7 +83,7 @@ test('a step that was cut short by cancelling runs again, whatever its onError',
   assert.deepEqual([first.status, second.status, tools()], ['cancelled', 'ok', ['a:x', 'a:y']])
 })
 
-test('a call that was cancelled by others, and that the chain went on from, is not repeated', async () => {
+test('a step with onError whose call alone was cancelled is not repeated', async () => {
   const steps: ChainStep[] = [{ tool: 'a:x', onError: 'continue' }, { tool: 'a:y' }, { tool: 'a:fail' }]
   const gone = () => {
     throw new ToolError('CANCELLED', 'Gone.')
@@ -94,7 +94,7 @@ test('a call that was cancelled by others, and that the chain went on from, is n
   assert.deepEqual(tools(), ['a:fail'])
 })
 
-test('from runs that step and all after it again', async () => {
+test('resume.from repeats that step and all later steps', async () => {
   const steps: ChainStep[] = [{ tool: 'a:1' }, { tool: 'a:2', forEach: [1, 2] }, { tool: 'a:3' }]
   const first = await runChain(steps, fakeRun({}).run)
   const { run, tools } = fakeRun({})
@@ -104,7 +104,7 @@ test('from runs that step and all after it again', async () => {
   assert.deepEqual([nothing.status, nothing.output], ['ok', {}])
 })
 
-test('steps of another chain are refused and nothing runs', async () => {
+test('resume refuses the steps of another chain before the first call', async () => {
   const steps: ChainStep[] = [
     { id: 'a', tool: 'a:b' },
     { id: 'g', parallel: [{ id: 'm', tool: 'a:b' }] },

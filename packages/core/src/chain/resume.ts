@@ -1,12 +1,12 @@
 import { type Issue, type Json, type StepResult, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { clip } from '../ids/quote.ts'
-import { copyJson } from '../json/copy.ts'
-import { JsonError } from '../json/limits.ts'
+import { copyJson, JsonError } from '../json/plain.ts'
 import { didYouMean } from '../search/near.ts'
 import type { PlannedStep } from './context.ts'
 import { isFinished } from './step.ts'
 
-/** The steps of an interrupted run, and where to take it up. */
+/** The steps of an interrupted run, and where to resume it. */
 export interface Resume {
   /** Id of the first step to run; by default the first one that is not finished. */
   readonly from?: string
@@ -14,18 +14,18 @@ export interface Resume {
   readonly steps: readonly StepResult[]
 }
 
-/** What is taken over from an earlier run. */
+/** State taken over from an earlier run. */
 export interface Resumed {
   readonly finished: readonly StepResult[]
-  /** The step to run first, as far as it got; only when it was not chosen by `from`. */
+  /** The partial result of the first step to run; only when `from` does not name it. */
   readonly partial: StepResult | undefined
 }
 
 const states = ['ok', 'failed', 'skipped', 'pending']
-/** Outputs were within the pipeline's limits once; these only keep nonsense out. */
+/** The pipeline limited these outputs already; this only refuses malformed ones. */
 const bounds = { bytes: 268_435_456, depth: 512, nodes: 10_000_000 }
 
-/** Reads what an earlier run of the same chain finished; throws CHAIN_INVALID when it is not the same chain. */
+/** Reads the finished steps of an earlier run. Throws CHAIN_INVALID when it is not of the same chain. */
 export function readResume(plan: readonly PlannedStep[], resume: Resume | undefined): Resumed {
   if (resume === undefined) return { finished: [], partial: undefined }
   const given = readSteps(resume.steps)
@@ -66,10 +66,10 @@ function readSteps(steps: unknown): readonly StepResult[] {
   throw mismatch([{ path: '', message: 'must be the steps of a ChainResult' }])
 }
 
-/** Enough of the shape to read it safely; the rest is only handed back. */
+/** Checks the members that are read; the others are only returned. */
 function isStepResult(value: unknown): value is StepResult {
-  if (typeof value !== 'object' || value === null) return false
-  const { id, state, output, steps, elements } = value as { [key: string]: unknown }
+  if (!isObject(value)) return false
+  const { id, state, output, steps, elements } = value
   return (
     typeof id === 'string' &&
     states.includes(String(state)) &&
@@ -102,14 +102,14 @@ function matchStep(step: PlannedStep, result: StepResult, path: string, issues: 
   })
 }
 
-/** Every step that the chain went on from is done; the last one it reached is if it need not run again. */
+/** Whether a step need not run again: the chain continued after it, or it is finished. */
 function isDone(step: PlannedStep, result: StepResult | undefined, last: boolean): boolean {
   if (result === undefined || result.state === 'pending') return false
   if (!last) return true
   return step.kind === 'call' ? isFinished(step, result) : result.state === 'ok' || result.state === 'skipped'
 }
 
-/** A step as it was, without the calls of the earlier run. */
+/** The earlier step without its calls. */
 function taken(step: StepResult): StepResult {
   const members = step.steps && { steps: step.steps.map(taken) }
   return { ...step, ...members, results: [], durationMs: 0 }

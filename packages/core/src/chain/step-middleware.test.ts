@@ -6,8 +6,7 @@ import fc from 'fast-check'
 import { createExecutor } from '../executor.ts'
 import { defineTool } from '../tools/tool.ts'
 import { fail, fakeRun, resultOf, untilCancelled } from './chain.fixture.ts'
-import { runChain } from './chain.ts'
-import type { StepMiddleware } from './step-middleware.ts'
+import { runChain, type StepMiddleware } from './chain.ts'
 
 const steps: ChainStep[] = [
   { id: 'a', tool: 't:x', args: { n: 1 } },
@@ -22,7 +21,7 @@ const steps: ChainStep[] = [
   { tool: 't:x', args: { g: '{{prev}}' } },
 ]
 
-test('every call is surrounded under a name of its own, with the arguments as bound', async () => {
+test('the middleware wraps every call with a unique step id and index, and the bound arguments', async () => {
   const { run, calls } = fakeRun({})
   const seen: string[] = []
   const around: StepMiddleware = async ({ stepId, index, tool, args }, call) => {
@@ -40,7 +39,7 @@ test('every call is surrounded under a name of its own, with the arguments as bo
   assert.deepEqual(result.output, (await runChain(steps, fakeRun({}).run)).output)
 })
 
-test('kept results stand in for calls: whichever are kept, the chain ends as if all had been made', async () => {
+test('any subset of stored results can replace calls without changing the output of the chain', async () => {
   const kept = new Map<string, Result>()
   const nameOf = ({ stepId, index }: Parameters<StepMiddleware>[0]): string => `${stepId} ${index}`
   const keep: StepMiddleware = async (step, call) => {
@@ -65,7 +64,7 @@ test('kept results stand in for calls: whichever are kept, the chain ends as if 
   )
 })
 
-test('the caller names each call, and the tool sees the names', async () => {
+test('the middleware sets the call id and idempotency key that the tool sees', async () => {
   const seen: unknown[] = []
   const note = defineTool({
     namespace: 'test',
@@ -90,7 +89,7 @@ test('the caller names each call, and the tool sees the names', async () => {
   await gantry.close()
 })
 
-test('what is thrown is the failure of the step, which onError may survive unless it is a cancel', async () => {
+test('an error that the middleware throws fails the step; onError handles it unless its code is CANCELLED', async () => {
   const around = (code: 'STORE_UNAVAILABLE' | 'CANCELLED'): StepMiddleware => {
     return async ({ stepId }, call) => {
       if (stepId === 'step1') throw new ToolError(code, 'No.', { details: { lost: true } })
@@ -105,7 +104,7 @@ test('what is thrown is the failure of the step, which onError may survive unles
   assert.deepEqual([ended.status, ended.error?.details, calls.length], ['cancelled', { lost: true, step: 'step1' }, 1])
 })
 
-test('a call learns from its signal that another one ended the chain', async () => {
+test('the signal of a call is aborted when another call ends the chain', async () => {
   const { run } = fakeRun({ 'a:wait': untilCancelled, 'a:fail': fail })
   const seen: string[] = []
   const around: StepMiddleware = async (step, call) => {
@@ -126,7 +125,7 @@ test('a call learns from its signal that another one ended the chain', async () 
   assert.deepEqual(seen, ['f failed false true', 'w cancelled true false'])
 })
 
-test('a result that is brought back counts against what a chain may keep', async () => {
+test('a result that the middleware returns counts against outputBytes', async () => {
   const around: StepMiddleware = async () => resultOf('ok', 'x'.repeat(100))
   const result = await runChain([{ tool: 'a:b', forEach: [1, 2, 3] }], fakeRun({}).run, {
     around,

@@ -1,6 +1,5 @@
 import { type Json, type JsonObject, type Result, type StepResult, ToolError } from '@gantry/contract'
 import { clip } from '../ids/quote.ts'
-import { bindArgs, view } from './bind.ts'
 import { holds } from './condition.ts'
 import {
   type ChainContext,
@@ -14,10 +13,10 @@ import {
 } from './context.ts'
 import { cancelledBefore, endsChain, type Failure, failureOfResult, failureOfThrown, located } from './failure.ts'
 import { createAllowance } from './limits.ts'
-import { describe, type Scope } from './scope.ts'
-import type { Template } from './template.ts'
+import { describe, type Scope } from './reference.ts'
+import { bindArgs, type Template, view } from './template.ts'
 
-/** Runs one step of any kind. `earlier` is what an interrupted run got done of it. */
+/** Runs one step of any kind. `earlier` is its partial result of an interrupted run. */
 export async function runStep(
   step: PlannedStep,
   scope: Scope,
@@ -47,7 +46,7 @@ async function runCall(step: PlannedCall, scope: Scope, context: ChainContext): 
   return ending === undefined ? { step: done } : { step: done, failure: ending }
 }
 
-/** A failed step ends the chain, unless its `onError` gives the output to go on with. */
+/** A failed step ends the chain, unless its `onError` gives an output to continue with. */
 function settleFailure(
   step: PlannedStep,
   failure: Failure,
@@ -70,8 +69,8 @@ function settleFailure(
 type RunMember = (step: PlannedCall, scope: Scope, context: ChainContext, earlier?: StepResult) => Promise<StepOutcome>
 
 /**
- * Runs the members of a group together; each sees what the group saw, none sees another.
- * The first member whose failure must end the chain cancels its siblings, and the group fails with it.
+ * Runs the members of a group in parallel, each in the scope of the group, without the outputs of its siblings.
+ * The first member whose failure ends the chain cancels its siblings, and the group fails with it.
  */
 async function runGroup(
   group: PlannedGroup,
@@ -108,7 +107,7 @@ async function runGroup(
   return ending === undefined ? { step: done } : { step: done, failure: ending }
 }
 
-/** Whether a call is done with: it succeeded, was skipped, or failed in a way the chain goes on from. */
+/** Whether a call is finished: it succeeded, was skipped, or failed with an `onError`. */
 export function isFinished(step: PlannedCall, result: StepResult): boolean {
   if (result.state !== 'failed') return result.state !== 'pending'
   return step.onError !== 'stop' && !(result.error && endsChain(result.error)) && !result.elements?.includes('pending')
@@ -121,8 +120,8 @@ function outputsById(steps: readonly StepResult[]): JsonObject {
 type ElementState = 'ok' | 'failed' | 'pending'
 
 /**
- * Calls the tool once per element, a few at a time, and keeps the outputs in the order of the elements.
- * An element that fails under `stop` cancels the others; otherwise its place holds what `onError` says.
+ * Calls the tool once per element, with limited concurrency, and keeps the outputs in the order of the elements.
+ * A failed element cancels the others under `stop`; otherwise its output is the one of `onError`.
  */
 async function runForEach(
   step: PlannedCall,
@@ -182,7 +181,7 @@ function bindItems(list: Template, scope: Scope, context: ChainContext): Json[] 
   })
 }
 
-/** Starts with nothing done, or with the elements an interrupted run over the same number of them got done. */
+/** Starts empty, or with the finished elements of an interrupted run over the same number of elements. */
 function restore(count: number, earlier?: StepResult): { outputs: Json[]; elements: ElementState[] } {
   const outputs = new Array<Json>(count).fill(null)
   const elements = new Array<ElementState>(count).fill('pending')
@@ -194,19 +193,19 @@ function restore(count: number, earlier?: StepResult): { outputs: Json[]; elemen
   return { outputs, elements }
 }
 
-/** One call of a step; never a rejection. */
+/** The outcome of one call of a step. */
 interface CallOutcome {
   readonly output: Json
   /** Absent when the call was not made. */
   readonly result?: Result
   readonly failure?: Failure
-  /** Why the chain ends after this call although it succeeded: its outcome is kept, so that a resumed chain does not repeat it. */
+  /** The failure that ends the chain after this successful call, whose result is kept so that a resumed chain does not repeat it. */
   readonly ending?: Failure
 }
 
 /**
- * Waits for a slot, binds the arguments, makes the call and reads its Result.
- * A failure that ends the chain does so before the slot is given away, so that no waiting call starts after it.
+ * Waits for a slot, binds the arguments, makes the call and reads its Result. Never rejects.
+ * A failure that ends the chain does so before the slot is released, so that no waiting call starts after it.
  */
 async function callTool(step: PlannedCall, scope: Scope, context: ChainContext): Promise<CallOutcome> {
   const { signal } = context.stop

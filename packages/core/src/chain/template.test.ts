@@ -8,7 +8,7 @@ function partsOf(text: string) {
   return parsed.ok ? parsed.parts.map((part) => (typeof part === 'string' ? part : [part.text])) : parsed.fault
 }
 
-test('text is split at its references', () => {
+test('a template splits text at its references', () => {
   assert.deepEqual(partsOf('#{{prev.n}} of {{ input.total }}!'), [
     '#',
     ['{{prev.n}}'],
@@ -20,18 +20,18 @@ test('text is split at its references', () => {
   assert.deepEqual(partsOf('{{prev["{{x}}"]}}{{prev}}'), [['{{prev["{{x}}"]}}'], ['{{prev}}']])
 })
 
-test('a backslash makes braces plain text, and two are one backslash', () => {
+test('a backslash escapes braces, and two backslashes are one', () => {
   assert.deepEqual(partsOf('\\{{prev}}'), ['{{prev}}'])
   assert.deepEqual(partsOf('C:\\\\{{prev}}'), ['C:\\', ['{{prev}}']])
   assert.deepEqual(partsOf('\\\\\\{{prev}} \\n'), ['\\{{prev}} \\n'])
 })
 
-test('braces that are not a reference are a fault, not silently text', () => {
+test('braces that are not a reference are an issue', () => {
   assert.match(String(partsOf('Hello {{name}}')), /starts with "name".*write \\\{\{ for plain braces/)
   assert.match(String(partsOf('{{prev')), /cannot be read/)
 })
 
-test('any text can be kept as it is by escaping its braces', () => {
+test('any text with escaped braces is kept unchanged', () => {
   const unit = fc.constantFrom('{', '}', '{{', '\\', 'a', '{{prev}}')
   fc.assert(
     fc.property(fc.array(unit), (pieces) => {
@@ -42,7 +42,7 @@ test('any text can be kept as it is by escaping its braces', () => {
   )
 })
 
-test('references in keys are left alone', () => {
+test('references in keys are not expanded', () => {
   const seen: string[] = []
   compileTemplate({ '{{prev}}': ['{{input}}'] }, '/0/args', {
     issue: (path, message) => assert.fail(`${path} ${message}`),

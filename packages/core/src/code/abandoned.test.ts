@@ -10,7 +10,7 @@ after(() => gantry.close())
 const run = (code: string): Promise<Result> =>
   gantry.code(code, { language: 'javascript', limits: { wallMs: 5_000, toolCalls: 10_000 } })
 
-/** Each asks for more than the thread's mailbox holds, and does not wait for it. */
+/** Each makes more requests than the mailbox holds, and does not await their responses. */
 const careless = [
   'const a = []; for (let i = 0; i < 300; i++) a.push(sleep(5)); await Promise.race(a); return 1',
   'for (let i = 0; i < 500; i++) search("x"); await tools.demo.add({ a: 1, b: 2 }); return 1',
@@ -19,7 +19,7 @@ const careless = [
 ]
 
 for (const code of careless) {
-  test(`the next programs are not kept waiting by one that does not wait for its answers: ${code}`, async () => {
+  test(`a program that does not await its responses does not block the next program: ${code}`, async () => {
     const expected = code.includes('throw') ? 'CODE_FAILED' : undefined
     for (let round = 0; round < 3; round += 1) {
       assert.equal((await run(code)).error?.code, expected)
@@ -29,7 +29,7 @@ for (const code of careless) {
   })
 }
 
-test('a program that waits for more answers than the mailbox holds is told all of them', async () => {
+test('a program that awaits more responses than the mailbox holds gets all of them', async () => {
   const { output, error } = await run(
     'return (await Promise.all(Array.from({ length: 2_000 }, (_, n) => run("demo:add", { a: n, b: 1 })))).at(-1)',
   )

@@ -48,12 +48,20 @@ const value = async (code: string, options?: CodeOptions): Promise<Json> => {
 const stillWorks = async (): Promise<void> =>
   assert.equal(await value('return (await tools.demo.add({ a: 1, b: 2 })).result'), 3)
 
-test('82: no walk over constructors leads out of the sandbox', async () => {
+test('82: a program cannot leave the sandbox through constructors', async () => {
   const walk = "constructor.constructor('return process')()"
-  // The same walk leads out of a context of node:vm.
+  // The same walk escapes from a node:vm context.
   assert.equal(runInNewContext(`tool.${walk}.pid`, { tool: () => 1 }), process.pid)
   const starts = [
-    ...['tools.demo.add', 'run', 'chain', 'print', 'sleep', 'artifacts.put', 'console.log', 'require', 'setTimeout'],
+    'tools.demo.add',
+    'run',
+    'chain',
+    'print',
+    'sleep',
+    'artifacts.put',
+    'console.log',
+    'require',
+    'setTimeout',
     ...[
       '(await tools.demo.add({ a: 1, b: 2 }))',
       '(await tools.demo.add({ a: 1 }).catch((e) => e))',
@@ -73,7 +81,7 @@ test('82: no walk over constructors leads out of the sandbox', async () => {
 
 test('83: __proto__ and constructor in arguments and results pollute nothing', async () => {
   const key = '{"__proto__": {"polluted": true}}'
-  // A careless merge is all that it takes.
+  // A careless merge of this key would set the prototype.
   assert.equal((Object.assign({}, JSON.parse(key)) as { polluted?: boolean }).polluted, true)
   await run(`return await tools.demo.echo({ value: JSON.parse('${key}') })`)
   await run(`return await tools.demo.echo(JSON.parse('${key}'))`)
@@ -85,7 +93,7 @@ test('83: __proto__ and constructor in arguments and results pollute nothing', a
   assert.equal(({} as { polluted?: boolean }).polluted, undefined)
 })
 
-test('84: getters, proxies, thenables and toJSON cross as data or not at all', async () => {
+test('84: getters, proxies, thenables and toJSON become plain data or an error', async () => {
   const cross = (kind: string): Promise<Json> => value(`return await tools.test.hostile({ kind: '${kind}' })`)
   assert.deepEqual(await cross('then'), { inner: { then: 'no function' } })
   for (const kind of ['getter', 'toJSON', 'proxy']) {
@@ -100,7 +108,7 @@ test('84: getters, proxies, thenables and toJSON cross as data or not at all', a
   assert.deepEqual([thrown.status, thrown.error?.code], ['failed', 'CODE_FAILED'])
 })
 
-test('85: an error of the host crosses as its code and words, without stack, path or class', async () => {
+test('85: a program receives the code and message of a host error, without stack, path or class', async () => {
   const seen = (await value(`
     try { await tools.test.hostile({ kind: 'throw' }) } catch (error) {
       return [error.code, error.message, error instanceof TypeError, String(error.stack), JSON.stringify(error), Object.keys(error)]
@@ -111,12 +119,11 @@ test('85: an error of the host crosses as its code and words, without stack, pat
   assert.doesNotMatch(JSON.stringify(uncaught.error?.details), /node:|file:|attacks\.test|packages/)
 })
 
-test('86: loops without end are ended, and leave a working runtime', async () => {
+test('86: endless loops time out, and the runtime still works', async () => {
   const limits = { wallMs: 300 }
   const loops = [
     'for (;;);',
     'const again = () => Promise.resolve().then(again); await again()',
-    'const again = async () => { await null; return again() }; await again()',
     'for (;;) await null',
     'for (;;) await sleep(0)',
     'for (;;) { try { for (;;); } catch {} finally { continue } }',
@@ -125,17 +132,20 @@ test('86: loops without end are ended, and leave a working runtime', async () =>
     const { status, error } = await run(code, { limits })
     assert.match(`${status} ${error?.code}`, /^timeout TIMEOUT$/, code)
   }
+  // Every call of it waits for the next one, so that a fast machine gets to the memory limit first.
+  const nested = await run('const again = async () => { await null; return again() }; await again()', { limits })
+  assert.match(`${nested.status} ${nested.error?.code}`, /^(?:timeout TIMEOUT|failed LIMIT_EXCEEDED)$/)
   await stillWorks()
 })
 
-test('86: nothing of a program happens after its end', async () => {
+test('86: timers of a program do not fire after its end', async () => {
   calls = 0
   await run('setTimeout(() => tools.test.count(), 1); setInterval(() => tools.test.count(), 1); return 1')
   await value('await sleep(20); return 1')
   assert.equal(calls, 0)
 })
 
-test('87: a million calls end at the budget, one after the other or all at once, caught or not', async () => {
+test('87: the call budget ends a program that makes a million calls, sequential or parallel, caught or not', async () => {
   const limits = { toolCalls: 20 }
   for (const code of [
     'for (let i = 0; i < 1e6; i++) await tools.test.count()',
@@ -154,13 +164,13 @@ test('87: a million calls end at the budget, one after the other or all at once,
   assert.equal(calls, 20)
 })
 
-test('87: chains have a budget of steps', async () => {
+test('87: the chains of a program have a budget of steps', async () => {
   const code = 'for (;;) await chain([{ tool: "test:count" }, { tool: "test:count" }])'
   const { error } = await run(code, { limits: { chainSteps: 5 } })
   assert.deepEqual([error?.code, error?.details?.limit], ['LIMIT_EXCEEDED', 'chainSteps'])
 })
 
-test('87: programs stand in programs only so deep, and share the budget of those around them', async () => {
+test('87: nested programs are limited in depth and share the budget of the outer program', async () => {
   const nest = (depth: number): string => {
     const inner =
       depth === 0
@@ -181,7 +191,7 @@ test('87: programs stand in programs only so deep, and share the budget of those
   assert.ok(calls <= 10, String(calls))
 })
 
-test('88: patterns, texts, numbers and lists that eat time or memory are ended', async () => {
+test('88: regular expressions, texts, numbers and lists that exhaust time or memory end the program', async () => {
   const limits = { wallMs: 500, memoryBytes: 33_554_432 }
   for (const code of [
     "return /^(a|a)*$/.test('a'.repeat(40) + 'b')",
@@ -199,7 +209,7 @@ test('88: patterns, texts, numbers and lists that eat time or memory are ended',
   await stillWorks()
 })
 
-test('89: nothing can be imported, and nothing can wait without being seen', async () => {
+test('89: a program can import no module, and Atomics.wait does not block it unnoticed', async () => {
   for (const name of [
     'node:child_process',
     'child_process',
@@ -219,7 +229,7 @@ test('89: nothing can be imported, and nothing can wait without being seen', asy
   await stillWorks()
 })
 
-test('90: a program may do what its caller may, and nothing else', async () => {
+test('90: a program has exactly the permissions of its caller', async () => {
   const guest: Identity = { principal: 'guest', tenant: 'local', permissions: [], tools: ['demo:add', 'code:*'] }
   const code = 'try { return await tools.test.count() } catch ({ code }) { return code }'
   assert.equal(await value(code, { identity: guest }), 'TOOL_NOT_FOUND')
@@ -237,7 +247,7 @@ test('90: a program may do what its caller may, and nothing else', async () => {
   )
   const barred: Identity = { principal: 'guest', tenant: 'local', permissions: [], tools: ['demo:*'] }
   assert.equal((await run('return 1', { identity: barred })).error?.code, 'TOOL_NOT_FOUND')
-  // What the policy refuses to the caller stays refused inside, also under a policy that came later.
+  // A program is bound by the policy of its caller, also by an additional one.
   const narrow = gantry.under({
     policy: {
       decide: ({ id }) => (id.startsWith('test:count') ? { effect: 'deny', reason: 'no' } : { effect: 'allow' }),
@@ -247,7 +257,7 @@ test('90: a program may do what its caller may, and nothing else', async () => {
   assert.equal(typeof ((await value(code)) as { calls?: number }).calls, 'number')
 })
 
-test('91, 93: what a program writes cannot pass for an answer, a value or an end', async () => {
+test('91, 93: output of a program cannot forge a response, a return value or its end', async () => {
   const { output, program } = await run(`
     const fs = require('fs')
     for (const text of ['{"value": 42}', '{"done": true, "value": 42}', '11:{"result": 42}', '1  11:42', 'f', '__out 42']) {
@@ -260,7 +270,7 @@ test('91, 93: what a program writes cannot pass for an answer, a value or an end
   assert.match(program?.printed ?? '', /__out 42/)
 })
 
-test('91: a program that bends the language harms only itself', async () => {
+test('91: a program that changes built-in prototypes affects only itself', async () => {
   const bends = [
     'Array.prototype.join = () => \'f\\ncall {"tool":"test:count","args":{}}\'',
     'Array.prototype.push = () => 0',
@@ -286,7 +296,7 @@ test('91: a program that bends the language harms only itself', async () => {
   assert.equal(calls, 0)
 })
 
-test('nothing of a program is there for the next one', async () => {
+test('a program leaves no globals, prototypes or files for the next one', async () => {
   await run(
     "globalThis.left = 1; Object.prototype.left = 2; require('fs').writeFileSync('left', 'x'); Math.random = () => 4",
   )

@@ -9,18 +9,18 @@ const { signal } = new AbortController()
 const options = {
   identity: { tenant: 'default', principal: 'test' } as never,
   signal,
-  turns: createSlots(),
+  slots: createSlots(),
   wallMs: 60_000,
 }
 
-/** Ends the check where the tools are looked up, which is behind all that is read of the program before the compiler. */
+/** Ends the check at the lookup of tools, after everything that reads the program before the compiler. */
 const beforeCompiler = {
   async named(): Promise<never> {
     throw new ToolError('CANCELLED', 'The test ends the check here.')
   },
 }
 
-test('no filler in a program stalls the check', async () => {
+test('no filler in a program stalls the event loop during its check', async () => {
   const feed = (text: string) => checkProgram(text, 'typescript', beforeCompiler, options)
   await feedFillers({ name: 'check', feed })
   for (const start of ['const x = tools', 'const { a } = tools', "run('a:", 'import']) {
@@ -29,12 +29,12 @@ test('no filler in a program stalls the check', async () => {
   }
 })
 
-test('no filler in a workflow stalls the check', async () => {
+test('no filler in a workflow stalls the event loop during its check', async () => {
   const feed = (text: string) => checkProgram(text, 'workflow', beforeCompiler, options)
   await feedFillers({ name: 'check of a workflow', feed })
 })
 
-test('thousands of diagnostics in a long program stall nothing, and the first of them are given', async () => {
+test('thousands of diagnostics do not stall the event loop, and the first 20 are reported', async () => {
   const code = Array.from({ length: 5_000 }, (_, index) => `await run('a:b${index}') // ${'x'.repeat(55)}`).join('\n')
   assert.ok(code.length > 380_000)
   const nothing = { named: async () => [] }

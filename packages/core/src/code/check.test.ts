@@ -3,19 +3,17 @@ import { existsSync, globSync, mkdtempSync, readdirSync, readFileSync, rmSync } 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { sampleTool } from '@gantry/conformance/internal/catalog-samples'
+import { sampleTool } from '@gantry/conformance/internal/catalog-pages'
 import type { JsonSchema, Tool } from '@gantry/contract'
 import { importOpenapi } from '@gantry/openapi'
 import { builtinTools } from '@gantry/tools/internal/builtin'
 import { createSlots } from '../resilience/slots.ts'
-import { checkProgram } from './check.ts'
+import { checkedDeclarations, checkProgram, mentionsOf } from './check.ts'
 import { compile } from './compiler.ts'
-import { checkedDeclarations } from './declarations.ts'
-import { mentionsOf } from './mentions.ts'
 
 const { signal } = new AbortController()
 const identity = { tenant: 'default', principal: 'test' } as never
-const options = { identity, signal, turns: createSlots(), wallMs: 30_000 }
+const options = { identity, signal, slots: createSlots(), wallMs: 30_000 }
 
 const add = sampleTool({
   namespace: 'math',
@@ -44,7 +42,7 @@ function check(code: string, language: 'typescript' | 'javascript' | 'python' = 
   return checkProgram(code, language, inner, options)
 }
 
-test('programs that call their tools rightly pass, however they name them', async () => {
+test('the check accepts correct calls, however the program names its tools', async () => {
   const programs = [
     'const { sum } = await tools.math.add({ a: 1, b: 2 })\nif (sum > 2) return sum\nreturn null',
     'const { math } = tools\nconst m = math\nreturn (await m.add({ a: 1, b: 2 })).sum.toFixed()',
@@ -80,10 +78,10 @@ const wrong: readonly (readonly [what: string, code: string, line: number, colum
     47,
     /'total' does not exist/,
   ],
-  ['a text that is no program', 'return (', 1, 9, /expected/],
+  ['a syntax error', 'return (', 1, 9, /expected/],
 ]
 for (const [what, code, line, column, message] of wrong) {
-  test(`${what} is found, with its place, a frame and the signature of the tool`, async () => {
+  test(`the check finds ${what}, and reports its position, a frame and the signature of the tool`, async () => {
     await assert.rejects(check(code), (error: Error & { code: string; effect: string; details: Details }) => {
       assert.deepEqual([error.code, error.effect], ['CODE_INVALID', 'none'])
       assert.match(error.message, message)
@@ -102,7 +100,7 @@ interface Details {
   readonly signature?: string
 }
 
-test('a workflow is checked too, at its own places', async () => {
+test('the check of a workflow reports positions in the workflow', async () => {
   const workflow = (code: string) => checkProgram(code, 'workflow', inner, options)
   await workflow(
     's := run("math:add", {a: 1, b: 2})\nfor x in [1] { retry(2) { print(s.sum + x, len([x])) } }\nreturn s',
@@ -122,11 +120,11 @@ test('a workflow is checked too, at its own places', async () => {
   }
 })
 
-test('a language that cannot be checked is refused, not let through', async () => {
+test('the check refuses a language that it does not support', async () => {
   await assert.rejects(check('return 1', 'python'), { code: 'INPUT_INVALID' })
 })
 
-test('no file of this machine is looked into, whatever the program refers to', async () => {
+test('the check reads no file that the program refers to', async () => {
   const secret = join(import.meta.dirname, '../../package.json')
   const program = [
     `/// <reference path="${secret}" />`,
@@ -141,7 +139,7 @@ test('no file of this machine is looked into, whatever the program refers to', a
   })
 })
 
-test('a check that is called off ends, and leaves no folder behind', async (t) => {
+test('an aborted check ends and leaves no folder', async (t) => {
   const own = mkdtempSync(join(tmpdir(), 'gantry-test-'))
   t.after(() => {
     process.env.TMPDIR = before
@@ -157,7 +155,7 @@ test('a check that is called off ends, and leaves no folder behind', async (t) =
   assert.deepEqual(readdirSync(own), [])
 })
 
-test('a program names namespaces in several ways, and ids', () => {
+test('mentionsOf finds the namespaces and tool ids that a program names', () => {
   const { namespaces, ids, words } = mentionsOf(
     `tools.a.b(); tools?.c; tools [ 'd-e' ]['f.g']; const { h, i: j, ...k } = tools; run("l:m"); sometools.no`,
   )
@@ -166,12 +164,12 @@ test('a program names namespaces in several ways, and ids', () => {
   assert.ok(words.has('b') && words.has('f.g'))
 })
 
-/** What the compiler says of declarations alone. */
+/** The diagnostics of declarations alone. */
 async function faultsOf(tools: readonly Tool[]): Promise<readonly unknown[]> {
   return compile({ name: 'main.ts', text: checkedDeclarations(tools, []) }, '', options)
 }
 
-test('every declaration compiles: built-in tools and those of published OpenAPI documents', async () => {
+test('the declarations of built-in tools and of published OpenAPI documents compile', async () => {
   const folder = join(import.meta.dirname, '../../../../node_modules/@readme/oas-examples')
   const files = existsSync(folder) ? globSync('3.[01]/json/*.json', { cwd: folder }) : []
   const published = files.flatMap((file, index) => {

@@ -11,7 +11,7 @@ import { createSlots } from '../resilience/slots.ts'
 import { endless } from './compiler.fixture.ts'
 import { compile } from './compiler.ts'
 
-/** A folder for temporary files that only this test has. */
+/** A temporary folder of this test. */
 function ownFolder(t: TestContext): string {
   const before = process.env.TMPDIR
   const own = mkdtempSync(join(tmpdir(), 'gantry-test-'))
@@ -24,7 +24,7 @@ function ownFolder(t: TestContext): string {
   return own
 }
 
-/** Processes that work in a folder or below it. */
+/** Processes whose working directory is in a folder. */
 function processesIn(folder: string): number[] {
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name))
   return pids.map(Number).filter((pid) => {
@@ -42,13 +42,13 @@ async function until(holds: () => boolean): Promise<void> {
 
 const onLinux = { skip: existsSync('/proc/self/cwd') ? false : 'needs /proc' }
 
-test('a compiler dies with the process that started it, and leaves no folder behind', onLinux, async (t) => {
+test('a compiler ends with the process that started it, and leaves no folder', onLinux, async (t) => {
   const own = ownFolder(t)
   const starter = spawn(process.execPath, [join(import.meta.dirname, 'compiler.fixture.ts')], { stdio: 'ignore' })
   t.after(() => {
     for (const pid of processesIn(own)) process.kill(pid, 'SIGKILL')
   })
-  // The keeper, what waits for the end of the pipe, and the compiler.
+  // The keeper, its reader of the pipe, and the compiler.
   await until(() => processesIn(own).length >= 3)
   starter.kill('SIGKILL')
   await once(starter, 'exit')
@@ -56,12 +56,12 @@ test('a compiler dies with the process that started it, and leaves no folder beh
   assert.deepEqual(readdirSync(own), [])
 })
 
-test('as many compilers run at once as there are processors, and others wait within their time', onLinux, async (t) => {
+test('at most one compiler per processor runs at a time, and a waiting compile can be aborted', onLinux, async (t) => {
   const own = ownFolder(t)
   const stop = new AbortController()
   t.after(() => stop.abort())
-  const turns = createSlots()
-  const begin = (signal: AbortSignal) => compile({ name: 'main.ts', text: endless }, '', { turns, signal })
+  const slots = createSlots()
+  const begin = (signal: AbortSignal) => compile({ name: 'main.ts', text: endless }, '', { slots, signal })
   const most = availableParallelism()
   const running = Array.from({ length: most }, () => begin(stop.signal))
   const ended = Promise.allSettled(running)
@@ -70,12 +70,12 @@ test('as many compilers run at once as there are processors, and others wait wit
   const waiting = begin(waiter.signal)
   const { signal } = new AbortController()
   const quick = { name: 'main.ts', text: 'export {}' } as const
-  // One that has turns of its own runs meanwhile, which is time enough for the other to begin.
-  await compile(quick, '', { turns: createSlots(), signal })
+  // A compile with separate slots gives the waiting one enough time to start, if it could.
+  await compile(quick, '', { slots: createSlots(), signal })
   assert.equal(readdirSync(own).length, most)
   waiter.abort(new Error('no time left'))
   await assert.rejects(waiting, { message: 'no time left' })
-  const next = compile(quick, '', { turns, signal })
+  const next = compile(quick, '', { slots, signal })
   stop.abort(new Error('called off'))
   assert.deepEqual(await next, [])
   assert.ok((await ended).every(({ status }) => status === 'rejected'))
@@ -83,17 +83,17 @@ test('as many compilers run at once as there are processors, and others wait wit
   assert.deepEqual(readdirSync(own), [])
 })
 
-test('folders that nobody works in any more are removed by the next check, and others are left alone', async (t) => {
+test('a check removes stale folders of earlier checks and no others', async (t) => {
   const own = ownFolder(t)
   for (const name of ['gantry-check-old', 'gantry-check-new', 'other-old']) mkdirSync(join(own, name))
   const longAgo = new Date(Date.now() - 3_600_000)
   for (const name of ['gantry-check-old', 'other-old']) utimesSync(join(own, name), longAgo, longAgo)
   const { signal } = new AbortController()
-  await compile({ name: 'main.ts', text: 'export {}' }, '', { turns: createSlots(), signal })
+  await compile({ name: 'main.ts', text: 'export {}' }, '', { slots: createSlots(), signal })
   assert.deepEqual(readdirSync(own).sort(), ['gantry-check-new', 'other-old'])
 })
 
-test('a check takes of the time of its program, and no more than that', async () => {
+test('the wallMs of a program limits its check', async () => {
   const gantry = createExecutor()
   const { error, status } = await gantry.code(endless, { check: true, limits: { wallMs: 500 } })
   assert.deepEqual(

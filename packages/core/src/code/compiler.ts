@@ -7,7 +7,7 @@ import { ToolError } from '@gantry/contract'
 import { onAbort } from '../resilience/abort.ts'
 import type { Slots } from '../resilience/slots.ts'
 
-/** One thing that the compiler has to say of the program. */
+/** One diagnostic of the compiler about the program. */
 export interface Diagnostic {
   readonly line: number
   readonly column: number
@@ -15,36 +15,51 @@ export interface Diagnostic {
   readonly message: string
 }
 
-/** What compilers run under: the turns are shared with all who check in this process. */
+/** Options of a compilation. All checks of this process share the slots. */
 export interface CompilerSlot {
-  readonly turns: Slots
+  readonly slots: Slots
   readonly signal: AbortSignal
-  /** Tenants take turns. */
+  /** The tenant, for fair sharing of the slots. */
   readonly tenant?: string
 }
 
 const flags = [
-  ...['--noEmit', '--pretty', 'false', '--skipLibCheck', '--types', '', '--lib', 'es2024'],
-  ...['--target', 'esnext', '--module', 'esnext', '--moduleDetection', 'force'],
-  // Not strict: outputs seldom say which members are always there, and a program that would run should not be refused.
-  ...['--strict', 'false', '--allowJs', '--checkJs'],
-  // A program may name any file of this machine by an import or a reference: none is opened.
+  '--noEmit',
+  '--pretty',
+  'false',
+  '--skipLibCheck',
+  '--types',
+  '',
+  '--lib',
+  'es2024',
+  '--target',
+  'esnext',
+  '--module',
+  'esnext',
+  '--moduleDetection',
+  'force',
+  // Not strict: output schemas seldom declare required members, and a program that would run should not be refused.
+  '--strict',
+  'false',
+  '--allowJs',
+  '--checkJs',
+  // An import or a reference of a program may name any file of the host: none is opened.
   '--noResolve',
 ]
 
 /**
- * Checks a program by the TypeScript compiler, in a process of its own that reads nothing but what it is given.
- * - Concurrency: as many at a time as there are processors; others wait for their turn.
+ * Checks a program with the TypeScript compiler, in a separate process that reads only its input files.
+ * - Concurrency: one compiler per processor; others wait for a slot.
  * - Cancellation: `signal` ends the wait and the process.
  * - Errors: RUNTIME_UNAVAILABLE when the package `typescript` is not installed or does not start.
  */
 export async function compile(
   program: { readonly name: 'main.ts' | 'main.js'; readonly text: string },
   declarations: string,
-  { turns, signal, tenant }: CompilerSlot,
+  { slots, signal, tenant }: CompilerSlot,
 ): Promise<readonly Diagnostic[]> {
   const compiler = await compilerPath()
-  const leave = await turns.take('compiler', availableParallelism(), signal, tenant)
+  const leave = await slots.take('compiler', availableParallelism(), signal, tenant)
   try {
     return await compileNow([process.execPath, compiler], program, declarations, signal)
   } finally {
@@ -81,7 +96,7 @@ async function compilerPath(): Promise<string> {
   }
 }
 
-/** Lines such as `main.ts(3,5): error TS2345: …`; those further in belong to the one before. */
+/** Lines such as `main.ts(3,5): error TS2345: …`; indented lines belong to the one before. */
 function diagnosticsIn(said: string, name: string): Diagnostic[] {
   const found: Diagnostic[] = []
   for (const text of said.split('\n')) {
@@ -96,8 +111,8 @@ function diagnosticsIn(said: string, name: string): Diagnostic[] {
 const mostOutput = 1_048_576
 
 /**
- * First a folder, then a command. Runs the command; when descriptor 0 closes, which is our end of it, it removes the
- * folder and ends the whole group.
+ * Arguments: a folder, then a command. Runs the command. When descriptor 0, the pipe from this process, closes, it removes
+ * the folder and kills the process group.
  */
 const keeper = `
 folder=$1; shift
@@ -113,10 +128,10 @@ exit $code
 `
 
 /**
- * Runs a compiler in a folder and gives what it printed. It is in a group of its own with a keeper that holds a pipe from
- * us: should we die, however we do, it ends at once, and the folder with it.
+ * Runs a compiler in a folder and returns its output. The compiler shares a process group with a keeper that holds a pipe
+ * from this process: when this process dies, the keeper kills the group and removes the folder.
  * - Cancellation: `signal` ends the group.
- * - Errors: RUNTIME_UNAVAILABLE when it does not run, or prints nothing and fails.
+ * - Errors: RUNTIME_UNAVAILABLE when it does not start, or fails without output.
  */
 export async function compilerOutput(command: readonly string[], folder: string, signal: AbortSignal): Promise<string> {
   signal.throwIfAborted()
@@ -152,19 +167,22 @@ function killGroup(pid: number | undefined): void {
   try {
     if (pid !== undefined) process.kill(-pid, 'SIGKILL')
   } catch {
-    // It is gone already.
+    // The group has already ended.
   }
 }
 
 function broken(cause: Error): ToolError {
-  return new ToolError('RUNTIME_UNAVAILABLE', 'The TypeScript compiler does not run here.', { cause, effect: 'none' })
+  return new ToolError('RUNTIME_UNAVAILABLE', 'The TypeScript compiler could not be started.', {
+    cause,
+    effect: 'none',
+  })
 }
 
 const start = 'gantry-check-'
-/** Many times what a check may take, so that what is older is nobody's any more. */
+/** Far longer than the time limit of a check, so that an older folder belongs to no running check. */
 const forgottenMs = 600_000
 
-/** Makes a folder for one check, and removes those that were left when a whole machine or container went down. */
+/** Creates a folder for one check, and removes stale folders that a crashed machine or container left. */
 export async function makeFolder(): Promise<string> {
   const above = tmpdir()
   const left = (await readdir(above)).filter((name) => name.startsWith(start))
@@ -172,13 +190,13 @@ export async function makeFolder(): Promise<string> {
   return mkdtemp(join(above, start))
 }
 
-/** Only our own: another's folder can be made into something else while it is removed. */
+/** Only folders of this user: another user could replace its folder during the removal. */
 async function removeForgotten(folder: string): Promise<void> {
   try {
     const { uid, mtimeMs } = await lstat(folder)
     if (uid !== process.getuid?.() || Date.now() - mtimeMs < forgottenMs) return
     await rm(folder, { recursive: true, force: true })
   } catch {
-    // Somebody else was faster, or the next one is luckier; no check fails by it.
+    // Another process removed it, or a later check will; this check does not fail because of it.
   }
 }

@@ -19,7 +19,7 @@ const gantry = createExecutor({
 })
 after(() => gantry.close())
 
-test('declarations are of the tools that fit the words, of those that the caller may use', async () => {
+test('declarations cover the tools that match the query and are visible to the caller', async () => {
   const orders = await gantry.declarations('orders')
   assert.match(
     orders,
@@ -29,7 +29,7 @@ test('declarations are of the tools that fit the words, of those that the caller
   assert.match(await gantry.declarations('parcels', { limit: 1 }), /readonly "my-ns": \{\n.*\n {4}"odd\.name"\(args/)
 })
 
-test('a program reads the types of a tool that it found, and a check holds it to the tools of its caller', async () => {
+test('a program can read the declaration of a tool, and the check knows only the tools of its caller', async () => {
   const read = await gantry.code("return (await describe('shop:list_orders', { level: 'types' })).declaration")
   assert.match(String(read.output), /list_orders\(args: \{ id: string \}\)/)
   const right = await gantry.code("return (await tools['my-ns']['odd.name']({ id: 'a' })).id", { check: true })

@@ -16,7 +16,7 @@ function isTooDeep({ error }: Result, what: string): void {
   assert.match(error?.message ?? '', /nested too deeply/, what)
 }
 
-test('code that is too deep for its compiler is refused as that, and the next program runs', async () => {
+test('code nested too deeply for its compiler is refused with CODE_INVALID, and the next program runs', async () => {
   isTooDeep(await run(lists(2_000), 'typescript'), 'lists in TypeScript')
   assert.equal((await run('const one: number = 1\nreturn one', 'typescript')).output, 1)
   const types = `const a: ${'Array<'.repeat(5_000)}number${'>'.repeat(5_000)} = []\nreturn 1`
@@ -25,12 +25,12 @@ test('code that is too deep for its compiler is refused as that, and the next pr
   assert.equal((await run('const one: number = 1\nreturn one', 'typescript')).output, 1)
 })
 
-sandboxTest('Python that is too deep for its compiler is refused as that', async () => {
+sandboxTest('Python code nested too deeply for its compiler is refused with CODE_INVALID', async () => {
   isTooDeep(await run(sum(20_000), 'python'), 'a sum in Python')
   isTooDeep(await run(sum(20_000).replace('return', 'a ='), 'python'), 'a sum in Python without return')
 })
 
-test('a workflow with more in a row than can be built is refused at its place', async () => {
+test('a workflow with too many operators or members in a row is refused with its position', async () => {
   const rows = [sum(5_000), `\nx := {}\nreturn x${'["x"]'.repeat(15_000)}`, `\nx := {}\nreturn x${'.x'.repeat(15_000)}`]
   for (const row of rows) {
     const { error } = await run(row, 'workflow')

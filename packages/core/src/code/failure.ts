@@ -4,7 +4,7 @@ import type { Outcome, ProgramFault } from '../runtimes/runtime.ts'
 const longestMessage = 2_000
 const longestStack = 4_000
 
-/** Why a program that came to its end did not end well; undefined when it did. */
+/** The error of a program that has ended; undefined when it succeeded. */
 export function failureOf({ hit, fault, exit }: Outcome, source: string): ToolError | undefined {
   const details = { limit: hit }
   if (hit === 'wallMs') return new ToolError('TIMEOUT', 'The program did not end within limits.wallMs.', { details })
@@ -15,7 +15,7 @@ export function failureOf({ hit, fault, exit }: Outcome, source: string): ToolEr
   return new ToolError('CODE_FAILED', `The program ${how}.`, { details: { ...exit } })
 }
 
-/** A fault with its place in what the author wrote. */
+/** The error for a fault, with its position in the author's source. */
 function faultError({ kind, name, message, line, column, stack, error }: ProgramFault, source: string): ToolError {
   const frame = line === undefined ? undefined : codeFrame(source, line, column)
   const where = line === undefined ? '' : ` (line ${line}${column === undefined ? '' : `, column ${column}`})`
@@ -31,18 +31,18 @@ function faultError({ kind, name, message, line, column, stack, error }: Program
   return new ToolError('CODE_FAILED', text, { details })
 }
 
-/** Lines around the one in question, and how much of each is shown. */
+/** The number of lines around the faulty one, and the characters shown of each. */
 const around = 2
 const widest = 120
 
-/** A few lines of a source with a mark under the place, for people and models to read; undefined for a place outside. */
+/** A few lines of a source with a mark under the column; undefined for a position outside of the source. */
 export function codeFrame(source: string, line: number, column: number | undefined): string | undefined {
   const lines = source.split(/\r\n|[\n\r\u2028\u2029]/)
   if (!(line >= 1 && line <= lines.length)) return undefined
   const first = Math.max(1, line - around)
   const last = Math.min(lines.length, line + around)
   const width = String(last).length
-  // A long line is cut so that the place in it stays in sight.
+  // A long line is truncated around the column.
   const start = column === undefined || column < widest ? 0 : column - Math.floor(widest / 2)
   const shown = (number: number): string => (lines[number - 1] ?? '').slice(start, start + widest).replaceAll('\t', ' ')
   const rows: string[] = []

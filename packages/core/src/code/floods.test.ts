@@ -4,22 +4,23 @@ import { sandboxTest } from '@gantry/conformance/internal/sandbox-test'
 import type { ToolError } from '@gantry/contract'
 import { createExecutor } from '@gantry/tools'
 import { demoTools } from '@gantry/tools/internal/demo'
+import { createStepSlots } from '../chain/context.ts'
 import type { ProgramRequest, ProgramResponse } from '../runtimes/runtime.ts'
-import { createGatewaySession, createSlots } from './gateway-session.ts'
+import { createGatewaySession } from './gateway-session.ts'
 import { createBudget, programLimits } from './limits.ts'
 
 const gantry = createExecutor({ tools: demoTools() })
 after(() => gantry.close())
 
-/** A dialogue without a program, whose questions are all answered at once. */
-function dialogue() {
+/** A gateway session without a program, whose requests are answered at once. */
+function openSession() {
   const stop = new AbortController()
   const answers: ProgramResponse[] = []
   const budget = createBudget(programLimits(), undefined, () => undefined)
   const { gateway } = createGatewaySession({
     journal: undefined,
     signal: stop.signal,
-    slots: createSlots(64),
+    slots: createStepSlots(64),
     admit: () => budget.takeRequest(),
     perform: async () => ({ kind: 'value', value: null }),
     undone: () => undefined,
@@ -31,8 +32,8 @@ function dialogue() {
 const forged = (count: number, from = 1): ProgramRequest[] =>
   Array.from({ length: count }, (_, index) => ({ number: from + index, kind: 'bogus', text: '{}' }))
 
-test('a flood of questions lets others have their turn, and is answered in its order', async () => {
-  const { ask, answers } = dialogue()
+test('a flood of gateway requests does not block the event loop, and is answered in order', async () => {
+  const { ask, answers } = openSession()
   let turns = 0
   const count = (): void => {
     turns += 1
@@ -49,23 +50,23 @@ test('a flood of questions lets others have their turn, and is answered in its o
   )
 })
 
-test('what is no question is counted like one, and the error does not name a limit that cannot be raised', async () => {
-  const { ask, signal } = dialogue()
+test('malformed gateway requests count against the request limit, and the error does not suggest to raise it', async () => {
+  const { ask, signal } = openSession()
   ask(forged(100_000))
   ask(forged(1, 100_001))
   while (!signal.aborted) await new Promise(setImmediate)
   const { code, message, details } = signal.reason as ToolError
   assert.deepEqual([code, details?.limit], ['LIMIT_EXCEEDED', 'questions'])
-  assert.match(message, /may ask 100000 questions that are no calls; ask for less\.$/)
+  assert.match(message, /may make 100000 requests that are not calls; make fewer requests\.$/)
 })
 
-/** How a Python program finds the way to its host. */
+/** How a Python program finds the channel to its host. */
 const own = `
 import gc, os
 channel = next(thing for thing in gc.get_objects() if type(thing).__name__ == 'Channel')
 `
 
-sandboxTest('forged questions of a Python program are refused, each once', async () => {
+sandboxTest('each forged request of a Python program gets one refusal', async () => {
   const code = `${own}
 lines = b''.join(channel.head + b'? %d bogus {}\\n' % n for n in range(1, 20001)) + channel.head + b'. 0\\n'
 while lines: lines = lines[os.write(channel.fd, lines):]
@@ -77,7 +78,7 @@ return answers
   assert.equal(output, 20_000, JSON.stringify(error))
 })
 
-sandboxTest('a Python program that has made a call cannot have its result say that nothing ran', async () => {
+sandboxTest('a Python program that made a call cannot forge a compile error', async () => {
   const forged = `os.write(channel.fd, channel.head + b'! {"kind":"compile","message":"forged"}\\n')`
   const calls = 'await tools.demo.add(a=1, b=2)'
   for (const lines of [

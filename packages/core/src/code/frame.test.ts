@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { codeFrame } from './failure.ts'
 
-test('a frame shows the line with its neighbours and a mark under the place', () => {
+test('a frame shows the line with its neighbours and a mark under the column', () => {
   const source = 'one\ntwo\nthree\nfour\nfive\nsix'
   assert.equal(
     codeFrame(source, 3, 2),
@@ -11,7 +11,7 @@ test('a frame shows the line with its neighbours and a mark under the place', ()
   assert.equal(codeFrame(source, 6, undefined), ['  4 | four', '  5 | five', '> 6 | six'].join('\n'))
 })
 
-test('a long line is cut so that its place is in sight, and tabs do not move the mark', () => {
+test('a long line is truncated around the column, and tabs do not move the mark', () => {
   const frame = codeFrame(`${'x'.repeat(500)}HERE${'y'.repeat(500)}`, 1, 501) ?? ''
   const [line = '', mark = ''] = frame.split('\n')
   assert.equal(line.slice(mark.indexOf('^'), mark.indexOf('^') + 4), 'HERE')
@@ -19,6 +19,6 @@ test('a long line is cut so that its place is in sight, and tabs do not move the
   assert.equal(codeFrame('\tx', 1, 2), '> 1 |  x\n    |  ^')
 })
 
-test('a place outside of the source has no frame', () => {
+test('a position outside of the source has no frame', () => {
   for (const line of [0, 3, -1, Number.NaN]) assert.equal(codeFrame('a\nb', line, 1), undefined)
 })

@@ -9,14 +9,13 @@ import {
   type Result,
   ToolError,
 } from '@gantry/contract'
-import { mediaType } from '../artifacts/media-type.ts'
-import type { BackendContext } from '../backends/backend.ts'
-import type { InnerCalls, ProgramNesting } from '../backends/inner-calls.ts'
-import type { InnerNames, InnerOutcome, WriteBack } from '../backends/program-journal.ts'
+import { mediaType } from '../artifacts/artifact.ts'
+import type { BackendContext, InnerCalls, ProgramNesting } from '../backends/backend.ts'
+import type { EffectSink, InnerNames, InnerOutcome } from '../backends/program-journal.ts'
 import type { GatewayRequest } from './gateway-request.ts'
 import type { Budget, SetLimits } from './limits.ts'
 
-/** What doing needs of the program's call. */
+/** The parts of the program's call that its requests need. */
 interface Performer {
   readonly context: BackendContext
   readonly inner: InnerCalls
@@ -25,33 +24,33 @@ interface Performer {
   readonly reporter: Reporter
   /** Aborted when the program ends. */
   readonly signal: AbortSignal
-  /** Takes what inner calls write back. */
-  readonly writeBack: WriteBack
+  /** Receives the effects of inner calls. */
+  readonly effectSink: EffectSink
 }
 
 const longestTimer = 2_147_483_647
 const mostReadBytes = 16_777_216
 const mostExamples = 20
 
-/** Does what a program asks for, in the name of its caller. What goes wrong is an outcome, not a rejection. */
+/** Performs a gateway request as the caller of the program. A failure is an outcome, not a rejection. */
 export async function perform(
   performer: Performer,
   number: number,
-  asked: GatewayRequest,
+  request: GatewayRequest,
   names: InnerNames = {},
 ): Promise<InnerOutcome> {
   const place = placeIn(performer.budget.place, performer.context.callId)
-  // A call goes the shortest way, because most questions are calls, and each promise between costs them a twentieth.
-  if (asked.kind === 'call') {
-    const result = await call(performer, number, asked, names, place)
-    performer.reporter.called(number, asked.tool, result, false)
+  // Calls take the shortest path: most requests are calls, and each promise between costs them 5 %.
+  if (request.kind === 'call') {
+    const result = await call(performer, number, request, names, place)
+    performer.reporter.called(number, request.tool, result, false)
     return place.calls === 0 ? { kind: 'result', result } : { kind: 'result', result, calls: place.calls }
   }
-  const outcome = await performOther({ ...performer, place }, number, asked, names)
+  const outcome = await performOther({ ...performer, place }, number, request, names)
   return place.calls === 0 ? outcome : { ...outcome, calls: place.calls }
 }
 
-/** The place of one question, which counts its calls. */
+/** The call scope of one request, which counts its calls. */
 function placeIn(
   { depthLeft, takeCall, unattended }: ProgramNesting,
   within: string,
@@ -69,17 +68,17 @@ function placeIn(
   return place
 }
 
-/** A performer for one question, whose calls are counted by its place. */
+/** A performer for one request, whose calls are counted by its call scope. */
 type Placed = Performer & { readonly place: ProgramNesting }
 
 async function performOther(
   performer: Placed,
   number: number,
-  asked: Exclude<GatewayRequest, { kind: 'call' }>,
+  request: Exclude<GatewayRequest, { kind: 'call' }>,
   names: InnerNames,
 ): Promise<InnerOutcome> {
   try {
-    return await other(performer, number, asked, names)
+    return await other(performer, number, request, names)
   } catch (error) {
     performer.signal.throwIfAborted()
     if (!ToolError.is(error)) throw error
@@ -88,7 +87,7 @@ async function performOther(
 }
 
 function call(
-  { context, inner, signal, writeBack }: Performer,
+  { context, inner, signal, effectSink }: Performer,
   number: number,
   { tool, args }: Extract<GatewayRequest, { kind: 'call' }>,
   names: InnerNames,
@@ -101,7 +100,7 @@ function call(
     place,
     callId: names.callId ?? `${context.callId}.${number}`,
     idempotencyKey: names.idempotencyKey,
-    writeBack: names.writeBack ?? writeBack,
+    effectSink: names.effectSink ?? effectSink,
     program: names.program,
   })
 }
@@ -109,38 +108,38 @@ function call(
 async function other(
   performer: Placed,
   number: number,
-  asked: Exclude<GatewayRequest, { kind: 'call' }>,
+  request: Exclude<GatewayRequest, { kind: 'call' }>,
   names: InnerNames,
 ): Promise<InnerOutcome> {
   const { context, inner, signal } = performer
   const { identity } = context
-  switch (asked.kind) {
+  switch (request.kind) {
     case 'chain':
-      return chainOutcome(await runChain(performer, number, asked, names))
+      return chainOutcome(await runChain(performer, number, request, names))
     case 'search': {
-      const { items } = await inner.search(asked.words, { identity, signal, limit: asked.limit })
+      const { items } = await inner.search(request.words, { identity, signal, limit: request.limit })
       return value(items)
     }
     case 'describe':
-      return value(await inner.describe(asked.tool, { identity, level: asked.level }))
+      return value(await inner.describe(request.tool, { identity, level: request.level }))
     case 'examples': {
-      const doc = await inner.describe(asked.tool, { identity, level: 'full', examples: mostExamples })
+      const doc = await inner.describe(request.tool, { identity, level: 'full', examples: mostExamples })
       return value(doc.examples ?? [])
     }
     case 'put':
-      return value(await keep(context, asked, signal))
+      return value(await keep(context, request, signal))
     case 'get':
-      return value(await read(context, asked.id, signal))
+      return value(await read(context, request.id, signal))
     case 'sleep':
-      await delay(Math.min(asked.ms, longestTimer), undefined, { signal })
+      await delay(Math.min(request.ms, longestTimer), undefined, { signal })
       return value(null)
     case 'wrong':
-      throw asked.error
+      throw request.error
   }
 }
 
 async function runChain(
-  { context, inner, place, limits, reporter, signal, writeBack }: Placed,
+  { context, inner, place, limits, reporter, signal, effectSink }: Placed,
   number: number,
   { steps, input }: Extract<GatewayRequest, { kind: 'chain' }>,
   names: InnerNames,
@@ -149,7 +148,7 @@ async function runChain(
     identity: context.identity,
     signal,
     traceparent: context.traceparent,
-    writeBack,
+    effectSink,
     place,
     chainId: names.callId ?? `${context.callId}.${number}`,
     input,
@@ -162,7 +161,7 @@ async function runChain(
   })
 }
 
-/** Also tells of the calls of a chain that are answered without being made. */
+/** Reports the calls of a chain that the middleware answers without making them. */
 function listed(
   { around, recalls }: InnerNames,
   undone: (tool: string, result: Result, recalled: boolean) => void,
@@ -183,7 +182,7 @@ function chainOutcome({ output, error }: ChainResult): InnerOutcome {
   return error === undefined ? { kind: 'value', value: output } : { kind: 'error', error }
 }
 
-/** Where the host keeps files they belong to the result; else they are kept as `files:*` keeps them. */
+/** A host that stores files attaches them to the result; otherwise they are stored like those of `files:*`. */
 async function keep(
   context: BackendContext,
   { name, content, mimeType }: Extract<GatewayRequest, { kind: 'put' }>,
@@ -196,7 +195,7 @@ async function keep(
   return await context.artifacts.put(file, { identity, callId, fence }, signal)
 }
 
-/** A file as JSON can carry it: its text where it is one. */
+/** A file as JSON: text, or base64 for other content. */
 async function read({ artifacts, identity }: BackendContext, id: string, signal: AbortSignal): Promise<object> {
   const { artifact, content } = await artifacts.read(id, identity, { start: 0, end: mostReadBytes }, signal)
   const { name, mimeType, bytes } = artifact
@@ -221,21 +220,20 @@ function value(of: unknown): InnerOutcome {
 }
 
 function shown({ code, message, stage, retryable, effect, details }: ToolError): ErrorInfo {
-  const facts =
-    details === undefined ? {} : { details: JSON.parse(JSON.stringify(details)) as ErrorInfo['details'] & object }
+  const facts = details === undefined ? {} : { details: JSON.parse(JSON.stringify(details)) }
   return { code, message, stage, retryable, effect, ...facts }
 }
 
-/** How many calls were made within what came of a question, as far as it says; the question itself is not among them. */
+/** The number of calls that the outcome of a request reports, without the request itself. */
 export function callsIn(outcome: InnerOutcome): number {
   if (outcome.calls !== undefined) return outcome.calls
   const program = outcome.kind === 'result' ? outcome.result.program : undefined
   return program === undefined ? 0 : program.calls.length + (program.omitted ?? 0)
 }
 
-/** Collects what a program does besides its output. */
+/** Collects the calls of a program for its report. */
 export interface Reporter {
-  called(number: number, asked: string, result: Result, recalled: boolean): void
+  called(number: number, id: string, result: Result, recalled: boolean): void
   report(printed: string, truncated: boolean): ProgramReport
 }
 
@@ -245,14 +243,14 @@ export function createReporter(language: ProgramLanguage): Reporter {
   const calls: ProgramCall[] = []
   let omitted = 0
   return {
-    called(number, asked, { callId, tool, status, error, startedAt, durationMs }, recalled) {
+    called(number, id, { callId, tool, status, error, startedAt, durationMs }, recalled) {
       if (calls.length >= mostCalls) {
         omitted += 1
         return
       }
       const code = error === undefined ? {} : { code: error.code }
       const mark = recalled ? { recalled: true as const } : {}
-      calls.push({ number, callId, tool: tool?.id ?? asked, status, ...code, startedAt, durationMs, ...mark })
+      calls.push({ number, callId, tool: tool?.id ?? id, status, ...code, startedAt, durationMs, ...mark })
     },
     report: (printed, truncated) => ({
       language,

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { Json } from '@gantry/contract'
 import { readGatewayRequest } from './gateway-request.ts'
 
-test('a sleep is for a time that is finite and not below nought; anything else is no question', () => {
+test('a sleep request needs a finite time of at least 0 ms', () => {
   const asked = (text: string) => readGatewayRequest({ number: 1, kind: 'sleep', text })
   for (const ms of [0, 1.5, 1e300]) assert.deepEqual(asked(JSON.stringify({ ms })), { kind: 'sleep', ms })
   for (const text of ['{"ms":1e999}', '{"ms":-1}', '{"ms":"5"}', '{"ms":null}', '{}']) {
@@ -13,7 +13,7 @@ test('a sleep is for a time that is finite and not below nought; anything else i
   }
 })
 
-test('half of a character pair in what is asked is no question, wherever it stands', () => {
+test('a request with a lone surrogate is malformed, and the error has its path', () => {
   const wrongs = [
     ['call', '{"tool":"a:b","args":{"text":"\\ud800"}}', '/args/text', ''],
     ['call', '{"tool":"a:b","args":{"rows":[{"\\udfff":1}]}}', '/args/rows/0', 'has a key that '],
@@ -31,7 +31,7 @@ test('half of a character pair in what is asked is no question, wherever it stan
   assert.deepEqual(whole, { kind: 'search', words: '😀', limit: undefined })
 })
 
-test('a question with more members than arguments may have is refused unparsed, and the error names the limit', () => {
+test('a request with more members than arguments may have is refused unparsed, and the error names the limit', () => {
   const asked = (args: Json) =>
     readGatewayRequest({ number: 1, kind: 'call', text: JSON.stringify({ tool: 'a:b', args }) })
   const keys = (count: number): Json => Object.fromEntries(Array.from({ length: count }, (_, at) => [`k${at}`, 1]))

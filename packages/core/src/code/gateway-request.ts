@@ -1,10 +1,11 @@
 import { type Issue, type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { quote } from '../ids/quote.ts'
-import { defaultJsonLimits } from '../json/limits.ts'
-import { loneSurrogateIn } from '../json/lone-surrogates.ts'
+import { loneSurrogateIn } from '../json/parse.ts'
+import { defaultJsonLimits } from '../json/plain.ts'
 import type { ProgramRequest } from '../runtimes/runtime.ts'
 
-/** A question of a program, read; what is in it is as hostile as the program. */
+/** A parsed gateway request of a program; its content is as hostile as the program. */
 export type GatewayRequest =
   | { readonly kind: 'call'; readonly tool: string; readonly args: Json | undefined }
   | { readonly kind: 'chain'; readonly steps: Json | undefined; readonly input: Json | undefined }
@@ -14,16 +15,16 @@ export type GatewayRequest =
   | { readonly kind: 'put'; readonly name: string; readonly content: string | Uint8Array; readonly mimeType?: string }
   | { readonly kind: 'get'; readonly id: string }
   | { readonly kind: 'sleep'; readonly ms: number }
-  /** No question at all; the program is told so in its turn, like any other outcome. */
+  /** Malformed; the error is the outcome of the request, in its order like any other. */
   | { readonly kind: 'wrong'; readonly error: ToolError }
 
-/** Longer ones are not even parsed, because that would keep everybody else waiting. */
+/** Longer requests are not parsed, because parsing would block the event loop. */
 const longest = { artifact: 24_000_000, other: 4_194_304 }
 
-/** What is no question is `wrong`, with INPUT_INVALID. */
-export function readGatewayRequest(question: ProgramRequest): GatewayRequest {
+/** A malformed request is `wrong`, with INPUT_INVALID. */
+export function readGatewayRequest(request: ProgramRequest): GatewayRequest {
   try {
-    return read(question)
+    return read(request)
   } catch (error) {
     if (ToolError.is(error)) return { kind: 'wrong', error }
     throw error
@@ -32,7 +33,7 @@ export function readGatewayRequest(question: ProgramRequest): GatewayRequest {
 
 function read({ kind, text }: ProgramRequest): GatewayRequest {
   if (text.length > (kind === 'artifact' ? longest.artifact : longest.other)) {
-    throw new ToolError('INPUT_INVALID', 'What the program asks is too large.', { effect: 'none' })
+    throw new ToolError('INPUT_INVALID', 'The gateway request is too large.', { effect: 'none' })
   }
   if (hasMoreMembers(text, defaultJsonLimits.nodes)) throw tooMany(defaultJsonLimits.nodes)
   const value = objectIn(text)
@@ -58,7 +59,7 @@ function read({ kind, text }: ProgramRequest): GatewayRequest {
 
 const [quoteSign, escapeSign, comma, brace, bracket] = Array.from('"\\,{[', (sign) => sign.charCodeAt(0))
 
-/** Members of a question around its arguments. */
+/** Members of a request around its arguments. */
 const ownMembers = 8
 
 /** Whether a JSON text has more members than arguments may; counted before it is parsed, because parsing takes far longer. */
@@ -75,21 +76,21 @@ function hasMoreMembers(text: string, most: number): boolean {
   return false
 }
 
-/** Whether a list or object begins here that is not empty; the closing sign stands two behind the opening one in ASCII. */
+/** Whether a non-empty list or object begins here. In ASCII a closing bracket is two after its opening one. */
 function opensMembers(text: string, at: number, sign: number): boolean {
   return (sign === brace || sign === bracket) && text.charCodeAt(at + 1) !== sign + 2
 }
 
-/** The driver of a program writes JSON; the program itself may have found the way to its host and write anything. */
+/** The driver of a program writes JSON, but a program that bypasses the driver can write anything. */
 function objectIn(text: string): JsonObject {
   let value: Json | undefined
   try {
-    value = JSON.parse(text) as Json
+    value = JSON.parse(text)
   } catch {
-    // Said below.
+    // Refused below.
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw wrong('question', 'must be a JSON object')
+  if (!isObject(value)) {
+    throw wrong('request', 'must be a JSON object')
   }
   const half = loneSurrogateIn(text, value)
   if (half !== undefined) throw wrongAt(half.path, half)
@@ -98,7 +99,7 @@ function objectIn(text: string): JsonObject {
 
 function readArtifact({ put, get }: JsonObject): GatewayRequest {
   if (typeof get === 'string') return { kind: 'get', id: get }
-  const { name, content, base64, mimeType } = (put ?? {}) as JsonObject
+  const { name, content, base64, mimeType } = isObject(put) ? put : {}
   const type = optionalText(mimeType, 'mimeType')
   return {
     kind: 'put',
@@ -122,7 +123,7 @@ function numberOf(value: Json | undefined, name: string): number | undefined {
   throw wrong(name, 'must be a number')
 }
 
-/** JSON has numbers that are too large for one, which are read as infinite. */
+/** JSON.parse reads a number that is too large as Infinity. */
 function timeOf(value: Json | undefined): number {
   if (typeof value === 'number' && Number.isFinite(value) && value >= 0) return value
   throw wrong('ms', 'must be a finite number, 0 or more')
@@ -141,7 +142,7 @@ function wrong(name: string, message: string): ToolError {
 }
 
 function wrongAt(name: string, issue: Issue): ToolError {
-  return new ToolError('INPUT_INVALID', `What the program asks is wrong: ${name} ${issue.message}.`, {
+  return new ToolError('INPUT_INVALID', `Invalid gateway request: ${name} ${issue.message}.`, {
     details: { issues: [issue] },
     effect: 'none',
   })

@@ -8,68 +8,73 @@ import type {
   JournaledOutcome,
   ProgramJournal,
 } from '../backends/program-journal.ts'
+import type { StepSlots } from '../chain/context.ts'
 import type { ProgramGateway, ProgramRequest, ProgramResponse } from '../runtimes/runtime.ts'
 import { type GatewayRequest, readGatewayRequest } from './gateway-request.ts'
 
-/** What a dialogue needs of the program's call. */
+/** The parts of the program's call that a session needs. */
 interface GatewaySessionParts {
   readonly journal: ProgramJournal | undefined
   /** Aborted when the program ends. */
   readonly signal: AbortSignal
-  readonly slots: Slots
-  /** Takes what is asked off the budgets. Throws LIMIT_EXCEEDED, which ends the program. */
-  admit(asked: GatewayRequest): void
-  /** Does what is asked; never rejects but for what is to end the program. */
-  perform(number: number, asked: GatewayRequest, names: InnerNames | undefined): Promise<InnerOutcome>
-  /** Hears what is told without having been done; whether an earlier attempt had been told of it. */
-  undone(number: number, asked: GatewayRequest, outcome: InnerOutcome, recalled: boolean): void
+  readonly slots: StepSlots
+  /** Counts a request against the budgets. Throws LIMIT_EXCEEDED, which ends the program. */
+  admit(parsed: GatewayRequest): void
+  /** Performs a request. A rejection ends the program. */
+  perform(number: number, parsed: GatewayRequest, names: InnerNames | undefined): Promise<InnerOutcome>
+  /** Called for an outcome that is not performed in this attempt; `recalled` when an earlier attempt performed it. */
+  undone(number: number, parsed: GatewayRequest, outcome: InnerOutcome, recalled: boolean): void
   /** Ends the program with an error that it cannot catch. */
   stop(error: unknown): void
 }
 
-/** The host's side of a program's questions. */
+/** The host's side of a program's gateway. */
 export interface GatewaySession {
   readonly gateway: ProgramGateway
-  /** Says that the program has ended; why it may not have at this place, when it has not asked for all of its journal. */
+  /** Called when the program has ended. Returns the divergence when the program did not request its whole journal. */
   end(): ToolError | undefined
 }
 
-/** All that was asked at one rest. */
+/** All requests that the program made before it became quiescent. */
 interface RequestBatch {
-  readonly questions: readonly ProgramRequest[]
+  readonly requests: readonly ProgramRequest[]
   readonly answer: (answer: ProgramResponse) => void
-  /** How many answers it had been given by then. */
+  /** How many responses the program had been given by then. */
   readonly given: number
-  /** Whether something of the program may go on all the same. */
+  /** Whether a part of the program may still continue. */
   readonly goesOn: boolean
 }
 
 interface PendingRequest {
-  readonly question: ProgramRequest
-  readonly asked: GatewayRequest
+  readonly request: ProgramRequest
+  readonly parsed: GatewayRequest
   readonly fingerprint: string
 }
 
 /**
- * Answers a program. While its journal still has something that it was told before, it *recalls*: each is told in its
- * order, to the question of its number, and what is new waits. Then, from the next rest on, it *goes on*: what is new is
- * done, and told in the order in which it is settled. A program that asks something else than before, or does not ask what
- * it was told, has diverged, and is ended before anything is done for it.
+ * Answers the gateway requests of a program, with its journal when it has one.
  *
- * What a program can observe is the order of its answers, what of it ran between two of them, which is always all that
- * could, and the clock that comes with each; the order is the journal's, and the rest follows from it. Whether it was given
- * one answer or many at a time it cannot observe, but what is on its way to it and back is limited, and when it was told
- * live it was so by and by. So it is given one answer at a rest, whatever the size of the journal: nothing that fitted live
- * is too much now, and every question that could be asked before the next answer is known before that is given.
+ * States: replaying, live, diverged. A session with an empty journal starts live, any other replaying.
+ * - replaying → replaying: the program is quiescent and has requested the next journaled outcome, which it is given.
+ *   Requests that the journal does not have wait.
+ * - replaying → live: the program is quiescent and has been given the whole journal. Waiting requests are performed.
+ * - live → live: a request is performed, and its outcome is given when the journal has it.
+ * - replaying → diverged: a request has another fingerprint than the journal, or the program is quiescent or ends without
+ *   having requested the next journaled outcome. The program is ended, and nothing is performed for it.
  *
- * It may end before it is told all of its journal, because what it did not wait for is settled behind its back until its
- * end is known here; it has diverged only when it did not even ask for it.
+ * While replaying the program is given one response each time that it is quiescent. It can observe the order of its
+ * responses, which is the journal's, and the clock that comes with each; it cannot observe how many come at a time. One at
+ * a time keeps what is in flight as small as it was live, and every request that precedes the next response is known
+ * before that is given.
+ *
+ * A program may end before it is given its whole journal, because requests that it did not await are settled until the
+ * host knows of its end; it has diverged only when it did not make those requests.
  */
 export function createGatewaySession(parts: GatewaySessionParts): GatewaySession {
   const { journal } = parts
-  const told = journal?.outcomes ?? []
-  const numbers = new Map(told.map((entry) => [entry.number, entry]))
-  /** Asked and not answered, of those that the journal knows. */
+  const journaled = journal?.outcomes ?? []
+  const numbers = new Map(journaled.map((entry) => [entry.number, entry]))
+  /** Requests without a response that the journal has. */
   const known = new Map<number, PendingRequest>()
   const batches: RequestBatch[] = []
   const pace = createPace(parts.signal)
@@ -78,70 +83,70 @@ export function createGatewaySession(parts: GatewaySessionParts): GatewaySession
   let working = false
   let given = 0
 
-  /** Tells what is next in the journal; false when the program has not asked for it. */
+  /** Gives the next journaled outcome; false when the program has not requested it. */
   const recall = (entry: JournaledOutcome, answer: (answer: ProgramResponse) => void): boolean => {
     const waiting = known.get(entry.number)
     if (waiting === undefined) return false
     known.delete(entry.number)
     next += 1
-    parts.undone(entry.number, waiting.asked, entry.outcome, true)
+    parts.undone(entry.number, waiting.parsed, entry.outcome, true)
     given += 1
     answer(answerOf(entry.number, entry.outcome, entry.atMs))
     return true
   }
   const begin = (waiting: PendingRequest, answer: (answer: ProgramResponse) => void): void => {
-    const { question, asked } = waiting
+    const { request, parsed } = waiting
     const settled = journal === undefined ? undefined : askOf(waiting, parts.signal)
     const work = async (): Promise<void> => {
       let made = false
       const make = (names?: InnerNames): Promise<InnerOutcome> => {
         made = true
-        return parts.perform(question.number, asked, names)
+        return parts.perform(request.number, parsed, names)
       }
       const { outcome, atMs } =
         journal === undefined || settled === undefined
           ? { outcome: await make(), atMs: undefined }
           : await journal.settle(settled, make)
-      if (!made) parts.undone(question.number, asked, outcome, false)
+      if (!made) parts.undone(request.number, parsed, outcome, false)
       given += 1
-      answer(answerOf(question.number, outcome, atMs))
+      answer(answerOf(request.number, outcome, atMs))
     }
-    const doing = asked.kind === 'call' || asked.kind === 'chain' ? parts.slots.use(work) : work()
+    const doing = parsed.kind === 'call' || parsed.kind === 'chain' ? parts.slots.use(work) : work()
     doing.catch((error: unknown) => parts.stop(error))
   }
-  const take = (question: ProgramRequest): void => {
-    const asked = readGatewayRequest(question)
-    parts.admit(asked)
-    const fingerprint = journal === undefined ? '' : fingerprintOf(question)
-    const before = numbers.get(question.number)
-    if (before !== undefined && before.fingerprint !== fingerprint) throw diverged(before, question, fingerprint)
-    const waiting = { question, asked, fingerprint }
+  const take = (request: ProgramRequest): void => {
+    const parsed = readGatewayRequest(request)
+    parts.admit(parsed)
+    const fingerprint = journal === undefined ? '' : fingerprintOf(request)
+    const before = numbers.get(request.number)
+    if (before !== undefined && before.fingerprint !== fingerprint) throw diverged(before, request, fingerprint)
+    const waiting = { request, parsed, fingerprint }
     if (before === undefined) fresh.push(waiting)
-    else known.set(question.number, waiting)
+    else known.set(request.number, waiting)
   }
-  const handle = async ({ questions, answer, given: toldThen }: RequestBatch): Promise<void> => {
-    for (const question of questions) {
-      take(question)
-      const turn = pace(question.text)
+  const handle = async ({ requests, answer, given: givenThen }: RequestBatch): Promise<void> => {
+    for (const request of requests) {
+      take(request)
+      const turn = pace(request.text)
       if (turn !== undefined) await turn
     }
-    // One that was told something again since will rest again.
-    if (toldThen < next) return
-    const entry = told[next]
+    // The program received a journaled outcome since, so it will be quiescent again.
+    if (givenThen < next) return
+    const entry = journaled[next]
     if (entry !== undefined) {
       if (recall(entry, answer)) return
-      // It rests, was told all that was given, and does not ask for what it was told next.
+      // The program is quiescent after its last response, and has not requested the next journaled outcome.
       throw missingRequest(entry)
     }
     const ready = fresh
     fresh = []
     for (const waiting of ready) {
       begin(waiting, answer)
-      const turn = pace(waiting.question.text)
+      const turn = pace(waiting.request.text)
       if (turn !== undefined) await turn
     }
   }
-  /** One batch after the other, because one that is large is not handled in one turn of the event loop. */
+  /** Handles batches in order, because a large one takes more than one turn of the event loop. */
   const work = async (): Promise<void> => {
     working = true
     try {
@@ -157,31 +162,34 @@ export function createGatewaySession(parts: GatewaySessionParts): GatewaySession
   }
   return {
     gateway: {
-      ask(questions, answer, goesOn = false) {
-        batches.push({ questions, answer, given, goesOn })
+      ask(requests, answer, goesOn = false) {
+        batches.push({ requests, answer, given, goesOn })
         if (!working) void work()
       },
     },
     end() {
-      for (const entry of told.slice(next)) {
+      for (const entry of journaled.slice(next)) {
         const waiting = known.get(entry.number)
         if (waiting === undefined) return missingRequest(entry)
-        parts.undone(entry.number, waiting.asked, entry.outcome, true)
+        parts.undone(entry.number, waiting.parsed, entry.outcome, true)
       }
       return undefined
     },
   }
 }
 
-function askOf({ question, asked, fingerprint }: PendingRequest, signal: AbortSignal): InnerRequest {
-  const common = { number: question.number, fingerprint, signal }
-  if (asked.kind === 'call') return { ...common, kind: 'call', tool: asked.tool }
-  if (asked.kind === 'chain') return { ...common, kind: 'chain' }
-  if (asked.kind === 'sleep') return { ...common, kind: 'sleep', sleepMs: asked.ms }
+function askOf({ request, parsed, fingerprint }: PendingRequest, signal: AbortSignal): InnerRequest {
+  const common = { number: request.number, fingerprint, signal }
+  if (parsed.kind === 'call') return { ...common, kind: 'call', tool: parsed.tool, args: parsed.args }
+  if (parsed.kind === 'chain') {
+    const { steps = null, input = null } = parsed
+    return { ...common, kind: 'chain', args: { steps, input } }
+  }
+  if (parsed.kind === 'sleep') return { ...common, kind: 'sleep', sleepMs: parsed.ms }
   return { ...common, kind: 'read' }
 }
 
-/** The same program writes the same text, so the text itself is what is compared. */
+/** The fingerprint is of the text itself, because the same program writes the same text. */
 function fingerprintOf({ kind, text }: ProgramRequest): string {
   return hash('sha256', `${kind}\n${text}`).slice(0, 12)
 }
@@ -203,7 +211,7 @@ function errorText({ code, message, retryable, effect, details }: ErrorInfo): st
 }
 
 function diverged(before: JournaledOutcome, { number, kind, text }: ProgramRequest, fingerprint: string): ToolError {
-  const message = `The program asks question ${number} otherwise than before; it must not depend on anything but what it is told.`
+  const message = `Request ${number} of the program differs from its journal; a program may depend only on the responses to its requests.`
   return new ToolError('CODE_DIVERGED', message, {
     details: {
       number,
@@ -214,7 +222,7 @@ function diverged(before: JournaledOutcome, { number, kind, text }: ProgramReque
 }
 
 function missingRequest(missing: JournaledOutcome): ToolError {
-  const message = `The program does not ask question ${missing.number}, which it asked and was answered before.`
+  const message = `The program did not make request ${missing.number}, which its journal has.`
   return new ToolError('CODE_DIVERGED', message, {
     details: {
       number: missing.number,
@@ -229,11 +237,11 @@ function toolOf({ outcome }: JournaledOutcome): { readonly tool?: string } {
   return id === undefined ? {} : { tool: id }
 }
 
-/** What is handled in one turn of the event loop: so many questions, each counted with so much text. */
+/** Limits per turn of the event loop: the number of requests, and the text that counts as one more. */
 const mostAtOnce = 256
 const textOfOne = 4_096
 
-/** Counts a question that was handled; a promise to wait for when others should have their turn before the next. */
+/** Counts a handled request; gives a promise to await when the event loop should run before the next. */
 type Pace = (text: string) => Promise<void> | undefined
 
 /** The promise rejects when the signal aborts. */
@@ -244,31 +252,5 @@ function createPace(signal: AbortSignal): Pace {
     if (left > 0) return undefined
     left = mostAtOnce
     return turn(undefined, { signal })
-  }
-}
-
-/** Lets so many pieces of work run at a time; others wait for their turn, in their order. */
-interface Slots {
-  use<T>(work: () => Promise<T>): Promise<T>
-}
-
-export function createSlots(most: number): Slots {
-  const waiting: (() => void)[] = []
-  let free = most
-  const leave = (): void => {
-    const next = waiting.shift()
-    if (next === undefined) free += 1
-    else next()
-  }
-  return {
-    async use(work) {
-      if (free > 0) free -= 1
-      else await new Promise<void>((resolve) => waiting.push(resolve))
-      try {
-        return await work()
-      } finally {
-        leave()
-      }
-    },
   }
 }

@@ -6,43 +6,43 @@ import type {
   ProgramJournal,
 } from '../backends/program-journal.ts'
 
-/** A journal in memory, with what a test wants to know of it. */
+/** A journal in memory, with the state that tests check. */
 export interface MemoryJournal extends ProgramJournal {
-  /** What the program was told, that of earlier attempts included, in its order. */
+  /** Every outcome in the journal, those of earlier attempts included, in order. */
   readonly entries: readonly JournaledOutcome[]
-  /** Numbers of what was made in this attempt, in the order in which it began. */
+  /** Numbers of the requests performed in this attempt, in starting order. */
   readonly made: readonly number[]
-  /** What was asked in this attempt and no earlier one was told of. */
+  /** The requests of this attempt that the journal did not have. */
   readonly asks: readonly InnerRequest[]
-  /** How many outcomes the program had been told at each of its rests in this attempt. */
+  /** The number of delivered outcomes each time the program was quiescent in this attempt. */
   readonly rested: readonly number[]
 }
 
 export interface MemoryJournalOptions {
-  readonly told?: readonly JournaledOutcome[]
+  readonly journaled?: readonly JournaledOutcome[]
   readonly seed?: number
   readonly startedMs?: number
   readonly resumed?: boolean
-  /** Stands around what is made; a rejection ends the attempt. */
+  /** Wraps each performed request; a rejection ends the attempt. */
   readonly around?: (ask: InnerRequest, make: (names?: InnerNames) => Promise<InnerOutcome>) => Promise<InnerOutcome>
 }
 
-/** A clock of its own, which goes on by a second with each entry, so that tests do not depend on the time of day. */
+/** A clock that advances by a second with each entry, so that tests do not depend on the time of day. */
 export function memoryJournal({
-  told = [],
+  journaled = [],
   seed = 7,
   startedMs = 1_000_000,
-  resumed = told.length > 0,
+  resumed = journaled.length > 0,
   around = (_ask, make) => make(),
 }: MemoryJournalOptions = {}): MemoryJournal {
-  const entries = [...told]
+  const entries = [...journaled]
   const made: number[] = []
   const asks: InnerRequest[] = []
   const rested: number[] = []
   return {
     seed,
     startedMs,
-    outcomes: told,
+    outcomes: journaled,
     resumed,
     onQuiescent: (count) => void rested.push(count),
     rested,
@@ -62,7 +62,7 @@ export function memoryJournal({
   }
 }
 
-/** As it would come back from a table. */
+/** A copy through JSON, like an entry from a table. */
 function kept(outcome: InnerOutcome): InnerOutcome {
   return JSON.parse(JSON.stringify(outcome)) as InnerOutcome
 }

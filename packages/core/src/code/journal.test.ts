@@ -31,7 +31,7 @@ const threeCalls = `
   await sleep(5)
   return [a.length, b.length, c.length, Math.random(), Date.now()]`
 
-test('a program that is taken up again is told what it was told, and makes only the rest', async () => {
+test('a resumed program replays its journaled outcomes and makes only the missing calls', async () => {
   const first = memoryJournal()
   effects.length = 0
   const whole = await run(threeCalls, first)
@@ -44,21 +44,21 @@ test('a program that is taken up again is told what it was told, and makes only 
     ],
   )
   for (let cut = 0; cut <= first.entries.length; cut += 1) {
-    const again = memoryJournal({ told: first.entries.slice(0, cut) })
+    const again = memoryJournal({ journaled: first.entries.slice(0, cut) })
     effects.length = 0
     const result = await run(threeCalls, again)
     assert.deepEqual([result.status, result.output], ['ok', whole.output], `cut at ${cut}`)
-    const toldNumbers = first.entries.slice(0, cut).map(({ number }) => number)
+    const journaledNumbers = first.entries.slice(0, cut).map(({ number }) => number)
     assert.deepEqual(
       again.made.toSorted(),
-      [1, 2, 3, 4].filter((number) => !toldNumbers.includes(number)),
+      [1, 2, 3, 4].filter((number) => !journaledNumbers.includes(number)),
     )
     const recalled = result.program?.calls.filter((call) => call.recalled).map(({ number }) => number)
-    assert.deepEqual(recalled, toldNumbers.filter((number) => number < 4).toSorted())
+    assert.deepEqual(recalled, journaledNumbers.filter((number) => number < 4).toSorted())
   }
 })
 
-test('files that were put before a program was taken up again are on its result, once each', async (t) => {
+test('files that a program stored before it was resumed are in its result, once each', async (t) => {
   const keeping = createExecutor({ artifacts: memoryArtifacts() })
   t.after(() => keeping.close())
   const code = "const a = await artifacts.put('a.txt', 'A'); await artifacts.put('b.txt', 'B'); return a.id"
@@ -67,14 +67,14 @@ test('files that were put before a program was taken up again are on its result,
   const names = ({ artifacts }: Result): string[] => artifacts.map(({ name }) => name ?? '')
   assert.deepEqual(names(whole), ['a.txt', 'b.txt'], JSON.stringify(whole.error))
   for (const cut of [1, 2]) {
-    const program = memoryJournal({ told: first.entries.slice(0, cut) })
+    const program = memoryJournal({ journaled: first.entries.slice(0, cut) })
     const again = await keeping.code(code, { language: 'javascript', program })
     assert.deepEqual([names(again), again.output], [names(whole), whole.output])
     assert.deepEqual(again.artifacts[0], whole.artifacts[0])
   }
 })
 
-test('what was checked before a program began is not checked again when it is taken up', async (t) => {
+test('a resumed program is not checked again', async (t) => {
   const code = "const { length } = await tools.test.effect({ word: 'a' }); return length"
   const options = { language: 'javascript', check: true } as const
   const first = memoryJournal()
@@ -84,17 +84,17 @@ test('what was checked before a program began is not checked again when it is ta
   const fails = async (program: MemoryJournal) => (await without.code(code, { ...options, program })).error?.code
   assert.equal(await fails(memoryJournal()), 'CODE_INVALID')
   assert.equal(await fails(memoryJournal({ resumed: true })), 'CODE_FAILED', 'it had begun, and finds its tool gone')
-  const again = await without.code(code, { ...options, program: memoryJournal({ told: first.entries }) })
+  const again = await without.code(code, { ...options, program: memoryJournal({ journaled: first.entries }) })
   assert.deepEqual([again.status, again.output], ['ok', 1], again.error?.message)
 })
 
-test('a journal hears of each rest of its program, when it has taken in what it was told', async () => {
+test('the journal is notified whenever its program is quiescent, with the number of delivered outcomes', async () => {
   const code = `
-    const beside = sleep(2)
+    const parallel = sleep(2)
     await tools.test.effect({ word: 'a' })
     await Promise.resolve()
     await tools.test.effect({ word: 'b' })
-    await beside`
+    await parallel`
   const first = memoryJournal({ around: async (ask, make) => (ask.kind === 'sleep' ? held.promise : make()) })
   const held = Promise.withResolvers<InnerOutcome>()
   const whole = run(code, first)
@@ -111,7 +111,7 @@ test('a journal hears of each rest of its program, when it has taken in what it 
   assert.deepEqual(first.rested, [0, 1, 2])
 })
 
-test('clock and random of a program under a journal are those of the journal', async () => {
+test('a journaled program uses the clock and the random seed of its journal', async () => {
   const code = 'await sleep(1); return [Date.now(), performance.now(), Math.random(), crypto.randomUUID()]'
   const { output } = await run(code, memoryJournal({ seed: 3 }))
   assert.deepEqual((output as unknown[]).slice(0, 2), [1_001_000, 1_000])
@@ -119,7 +119,7 @@ test('clock and random of a program under a journal are those of the journal', a
   assert.notDeepEqual((await run(code, memoryJournal({ seed: 4 }))).output, output)
 })
 
-test('answers are told in the order of the journal, whatever the order in which they would come', async () => {
+test('replayed responses arrive in the order of the journal', async () => {
   const code = `
     const order = []
     const note = (name) => () => void order.push(name)
@@ -129,45 +129,45 @@ test('answers are told in the order of the journal, whatever the order in which 
   assert.deepEqual((await run(code, first)).output, ['one', 'two', 'three'])
   const [one, two, three] = first.entries
   assert.ok(one && two && three)
-  const turned = memoryJournal({ told: [three, one, two] })
+  const turned = memoryJournal({ journaled: [three, one, two] })
   assert.deepEqual((await run(code, turned)).output, ['three', 'one', 'two'])
 })
 
-test('a question that differs from the journal is a divergence, and nothing is made', async () => {
+test('a request that differs from the journal is a divergence, and no call is made', async () => {
   const first = memoryJournal()
   await run("return await tools.test.effect({ word: 'a' })", first)
   effects.length = 0
-  const again = memoryJournal({ told: first.entries })
+  const again = memoryJournal({ journaled: first.entries })
   const { error, output } = await run("return await tools.test.effect({ word: 'b' })", again)
   assert.deepEqual([error?.code, error?.details?.number, output, effects], ['CODE_DIVERGED', 1, null, []])
   const expected = { fingerprint: first.entries[0]?.fingerprint, tool: 'test:effect' }
   assert.deepEqual(error?.details?.expected, expected)
 })
 
-test('a program that ends, or rests, without asking what it was told has diverged', async () => {
+test('a program that ends or is quiescent before requesting a journaled outcome has diverged', async () => {
   const first = memoryJournal()
   await run("await tools.test.effect({ word: 'a' }); return await tools.test.effect({ word: 'b' })", first)
   for (const code of ["return await tools.test.effect({ word: 'a' })", 'return 1']) {
-    const { error } = await run(code, memoryJournal({ told: first.entries }))
+    const { error } = await run(code, memoryJournal({ journaled: first.entries }))
     assert.equal(error?.code, 'CODE_DIVERGED', code)
   }
   const [, second] = first.entries
   assert.ok(second)
   const rests = await run(
     "await tools.test.effect({ word: 'a' }); return await tools.test.effect({ word: 'b' })",
-    memoryJournal({ told: [second] }),
+    memoryJournal({ journaled: [second] }),
   )
   assert.deepEqual([rests.error?.code, rests.error?.details?.number], ['CODE_DIVERGED', 2])
 })
 
-test('what a journal rejects with ends the attempt, whatever the program would catch', async () => {
+test('an error of the journal ends the attempt, and the program cannot catch it', async () => {
   const paused = Object.assign(new Error('paused'), { name: 'Paused' })
   const journal = memoryJournal({ around: () => Promise.reject(paused) })
   const { status, error } = await run('try { await tools.demo.add({a: 1, b: 2}) } catch {} return 1', journal)
   assert.deepEqual([status, error?.message], ['failed', 'paused'])
 })
 
-test('a question that is refused is told in its turn, so that a program over refusals comes to the same place', async () => {
+test('a refused request is journaled, so that its program replays the refusal', async () => {
   const code = `
     const wrong = () => search('add', { limit: '3' }).catch(({ code, details }) => [code, details.issues.length])
     const branch = async (word, between) => [
@@ -183,14 +183,14 @@ test('a question that is refused is told in its turn, so that a program over ref
   assert.equal(refused.length, 1)
   assert.equal(first.entries.find(({ number }) => number === refused[0]?.number)?.outcome.kind, 'error')
   for (let cut = 0; cut <= first.entries.length; cut += 1) {
-    const again = memoryJournal({ told: first.entries.slice(0, cut) })
+    const again = memoryJournal({ journaled: first.entries.slice(0, cut) })
     const { status, output, error } = await run(code, again)
     assert.deepEqual([status, output], ['ok', whole.output], `cut at ${cut}: ${error?.message}`)
     assert.equal(again.made.length, first.entries.length - cut)
   }
 })
 
-test('a call that the journal settles without making it is listed, though nobody was told of it before', async () => {
+test('a call that the journal settles without making it is listed as a call of this attempt', async () => {
   const first = memoryJournal()
   await run("return await tools.test.effect({ word: 'a' })", first)
   const known = first.entries[0]?.outcome

@@ -26,7 +26,7 @@ after(() => gantry.close())
 const run = (code: string, options: CodeOptions = {}): Promise<Result> =>
   gantry.code(code, { language: 'javascript', ...options })
 
-test('each limit of a program ends it, and the result says which', async () => {
+test('each limit of a program ends it, and the error names the limit', async () => {
   const cases: readonly (readonly [string, CodeOptions['limits'] & object, string])[] = [
     ['for (;;) await tools.demo.add({ a: 1, b: 2 })', { toolCalls: 3 }, 'LIMIT_EXCEEDED toolCalls'],
     [
@@ -52,12 +52,12 @@ test('each limit of a program ends it, and the result says which', async () => {
   }
 })
 
-test('what is printed beyond the limit is cut, and the report says so', async () => {
+test('printed output over stdoutBytes is truncated and marked as truncated', async () => {
   const { status, program } = await run("print('x'.repeat(2_000)); return 1", { limits: { stdoutBytes: 1_000 } })
   assert.deepEqual([status, program?.printed.length, program?.truncated], ['ok', 1_000, true])
 })
 
-test('a program that is cancelled stops the calls that it made, and its result tells of what was', async () => {
+test('a cancelled program aborts its running calls, and its result lists the calls that it made', async () => {
   const controller = new AbortController()
   waiting.length = 0
   const running = run("print('before'); await tools.demo.add({ a: 1, b: 2 }); await tools.test.wait()", {
@@ -71,14 +71,14 @@ test('a program that is cancelled stops the calls that it made, and its result t
   assert.deepEqual([program?.printed, program?.calls[0]?.tool], ['before\n', 'demo:add'])
 })
 
-test('the time of the call ends a program too, and its calls with it', async () => {
+test('the timeout of the call ends its program and aborts the running inner calls', async () => {
   waiting.length = 0
   const { status } = await run('await tools.test.wait()', { timeoutMs: 300 })
   assert.equal(status, 'timeout')
   assert.ok(waiting.every(({ aborted }) => aborted))
 })
 
-test('a program that fails stops the calls that it still waits for', async () => {
+test('a failed program aborts its running calls', async () => {
   waiting.length = 0
   const code = "await Promise.all([tools.test.wait(), tools.demo.fail({ message: 'x' })])"
   const { error } = await run(code)
@@ -86,8 +86,8 @@ test('a program that fails stops the calls that it still waits for', async () =>
   assert.equal(waiting[0]?.aborted, true)
 })
 
-test('failures of programs open no circuit, so that one caller cannot keep the tool from others', async () => {
-  const stuck = new ToolError('STORE_UNAVAILABLE', 'The journal is away.')
+test('failed programs do not open a circuit, so that one caller cannot block the tool for others', async () => {
+  const stuck = new ToolError('STORE_UNAVAILABLE', 'The journal is unavailable.')
   for (let round = 0; round < 12; round += 1) {
     const journal = memoryJournal({ around: () => Promise.reject(round % 2 === 0 ? stuck : new Error('paused')) })
     await run('await tools.demo.add({ a: 1, b: 2 })', { program: journal })
@@ -100,7 +100,7 @@ test('failures of programs open no circuit, so that one caller cannot keep the t
   )
 })
 
-test('a host sets ceilings, which a program cannot raise, and wrong ones are refused', async () => {
+test('a program cannot exceed the program limits of the executor, and invalid ones are refused', async () => {
   const own = createExecutor({ tools: demoTools(), limits: { program: { toolCalls: 2, wallMs: 10_000 } } })
   const code = 'for (let i = 0; i < 3; i++) await tools.demo.add({ a: 1, b: 2 })'
   for (const limits of [{}, { toolCalls: 500 }]) {

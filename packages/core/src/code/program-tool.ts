@@ -1,6 +1,3 @@
-import type { Tool } from '@gantry/contract'
-import type { Catalog } from '../catalogs/catalog.ts'
-import { memoryCatalog } from '../catalogs/memory.ts'
 import { type DefinedTool, defineTool } from '../tools/tool.ts'
 
 /** The tool that runs programs over tools. */
@@ -8,7 +5,7 @@ export const programTool = 'code:program'
 
 const count = { type: 'integer', minimum: 1 } as const
 
-/** A sandbox has its own clock; this one only has to be longer. */
+/** Longer than any `wallMs`, because the sandbox enforces the timeout of a program. */
 const timeoutMs = 3_600_000
 
 export const programDefinition: DefinedTool = defineTool({
@@ -74,39 +71,3 @@ export const programDefinition: DefinedTool = defineTool({
     },
   ],
 })
-
-/**
- * The same catalog with one more tool, which is found by its id and neither listed nor searched; a tool of that name in
- * the catalog itself takes its place.
- */
-export function withHidden(catalog: Catalog, tool: Tool): Catalog {
-  const key = `${tool.namespace}:${tool.name}`
-  let hidden: Catalog | undefined
-  const hiddenCatalog = (): Catalog => {
-    if (hidden !== undefined) return hidden
-    hidden = memoryCatalog()
-    hidden.register(tool)
-    return hidden
-  }
-  const catalogFor = (id: string): Catalog => {
-    const isMeant = typeof id === 'string' && id.startsWith(key) && (id.length === key.length || id[key.length] === ':')
-    return isMeant && catalog.versions(key).length === 0 ? hiddenCatalog() : catalog
-  }
-  return {
-    register: (added, options) => catalog.register(added, options),
-    update: (changed, options) => catalog.update(changed, options),
-    unregister: (id) => catalog.unregister(id),
-    find: (id, onlooker) => catalogFor(id).find(id, onlooker),
-    versions: (id) => catalogFor(id).versions(id),
-    list: (query) => catalog.list(query),
-    search: (query, options) => catalog.search(query, options),
-    namespaces: () => catalog.namespaces(),
-    get hash() {
-      return catalog.hash
-    },
-    get size() {
-      return catalog.size
-    },
-    subscribe: (listener) => catalog.subscribe(listener),
-  }
-}

@@ -28,7 +28,7 @@ const value = async (code: string, options?: CodeOptions): Promise<Json> => {
   return output
 }
 
-test('a program calls tools and gives what it returns, and its result tells of every call', async () => {
+test('the output of a program is its return value, and its result lists every call', async () => {
   const { output, program, tool } = await run(
     'const { result } = await tools.demo.add({ a: 1, b: 2 })\nreturn result * 2',
   )
@@ -40,18 +40,18 @@ test('a program calls tools and gives what it returns, and its result tells of e
   assert.match(program?.calls[0]?.callId ?? '', /\.1$/)
 })
 
-test('a program that returns nothing has null for its output', async () => {
+test('a program that returns nothing has output null', async () => {
   assert.deepEqual([await value('1 + 1'), await value('return undefined'), await value('return')], [null, null, null])
 })
 
-test('tools are found by run, by odd names and by a version', async () => {
+test('a program calls tools by id, by quoted name and by version', async () => {
   assert.deepEqual(await value("return await run('demo:add', { a: 1, b: 2 })"), { result: 3 })
   assert.deepEqual(await value("return await tools['my-ns']['my.tool']({ x: 1 })"), { got: { x: 1 } })
   assert.deepEqual(await value("return await tools.demo['add:1.0.0']({ a: 1, b: 2 })"), { result: 3 })
   assert.deepEqual(await value('return await tools["my-ns"]["my.tool"]()'), { got: {} })
 })
 
-test('arguments cross as they are written, and those that are no JSON are refused where they stand', async () => {
+test('JSON arguments reach the tool unchanged, and others throw a TypeError in the program', async () => {
   const args = { text: 'a"\\\n\u2028é😀', zero: -0, list: [1, { deep: [null, true] }], none: null, half: '\ud800' }
   const { half: _half, ...sound } = args
   assert.deepEqual(await value(`return (await tools['my-ns']['my.tool'](${JSON.stringify(sound)})).got`), {
@@ -75,7 +75,7 @@ test('an error of a tool is thrown with its code, and can be caught', async () =
   assert.equal(await value("try { await run('?') } catch ({ code }) { return code }"), 'TOOL_ID_INVALID')
 })
 
-test('search, describe, examples and chain answer as the executor does', async () => {
+test('search, describe, examples and chain return the same as the executor', async () => {
   assert.equal(await value("return (await search('adds numbers', { limit: 1 }))[0].id"), 'demo:add')
   assert.equal(await value("return (await describe('demo:add', { level: 'schema' })).inputSchema.type"), 'object')
   assert.equal(await value("return (await examples('demo:add'))[0].title"), 'Five and three')
@@ -100,7 +100,7 @@ test('search, describe, examples and chain answer as the executor does', async (
   assert.equal(await value("try { await describe('no:tool') } catch ({ code }) { return code }"), 'TOOL_NOT_FOUND')
 })
 
-test('half of a character pair in what a program passes is an error that it can catch, and no tool is called', async () => {
+test('a lone surrogate in a request is an error that the program can catch, and no tool is called', async () => {
   const { output, program } = await run(`
     const half = '\\ud800'
     const asks = [
@@ -128,7 +128,7 @@ test('half of a character pair in what a program passes is an error that it can 
   assert.deepEqual(await value("return await tools.demo.echo({ value: '\\ud83d' + '\\ude00' })"), { value: '😀' })
 })
 
-test('a file that a program puts has the type that files:put gives it, by name and content', async () => {
+test('a stored file gets the same MIME type as from files:put, by name and content', async () => {
   const png = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]
   const files: readonly (readonly [string, string, string])[] = [
     ['a.csv', "'a,b'", 'text/csv'],
@@ -148,7 +148,7 @@ test('a file that a program puts has the type that files:put gives it, by name a
   assert.deepEqual(kept.output, types)
 })
 
-test('files are put and got, text and bytes, and belong to the result', async () => {
+test('a program stores and reads files as text and bytes, and they are in its result', async () => {
   const { output, artifacts } = await run(`
     const text = await artifacts.put('a.txt', 'héllo')
     const bytes = await artifacts.put('b.bin', new Uint8Array([1, 2, 255]), { mimeType: 'image/png' })
@@ -164,7 +164,7 @@ test('files are put and got, text and bytes, and belong to the result', async ()
   assert.equal(await value("try { await artifacts.get('art_none') } catch ({ code }) { return code }"), 'NOT_FOUND')
 })
 
-test('what is printed streams as chunks and stands in the report', async () => {
+test('printed output is streamed as chunks and is in the result', async () => {
   const chunks: unknown[] = []
   let result: Result | undefined
   for await (const event of gantry.stream('code:program', {
@@ -177,7 +177,7 @@ test('what is printed streams as chunks and stands in the report', async () => {
   assert.deepEqual([result?.output, result?.program?.printed], [4, 'one { two: 2 }\nthree\n'])
 })
 
-test('sleep and timers wait, and a program that has returned does not wait for them', async () => {
+test('sleep and timers work, and a pending sleep does not delay the end of a program', async () => {
   const code = `
     const order = []
     setTimeout(() => order.push('late'), 60)
@@ -188,14 +188,14 @@ test('sleep and timers wait, and a program that has returned does not wait for t
   assert.equal(await value('void sleep(3_600_000); return 1'), 1)
 })
 
-test('a call that was begun and not awaited is still made before the program is over', async () => {
+test('a call that is not awaited is still made before the program ends', async () => {
   const { program, output } = await run(
     "void tools.demo.add({ a: 1, b: 2 }); void tools.demo.fail({ message: 'x' }); return 1",
   )
   assert.deepEqual([output, program?.calls.map(({ status }) => status)], [1, ['ok', 'failed']])
 })
 
-test('calls run in parallel, a hundred at once and a thousand in all', async () => {
+test('a program makes a hundred calls in parallel and a thousand in total', async () => {
   const many =
     'return (await Promise.all(Array.from({ length: 100 }, (_, i) => tools.demo.add({ a: i, b: 1 })))).map(({ result }) => result)'
   assert.deepEqual(
@@ -232,7 +232,7 @@ test('no more calls than limits.parallel run at a time', async () => {
   await own.close()
 })
 
-test('a value that is large comes and goes whole', async () => {
+test('a large value reaches the tool and the program unchanged', async () => {
   const text = 'é'.repeat(300_000)
   assert.deepEqual(
     await value("const text = 'é'.repeat(300_000); return (await tools.demo.echo({ value: text })).value"),
@@ -240,7 +240,7 @@ test('a value that is large comes and goes whole', async () => {
   )
 })
 
-test('every inner call is on record, and traced below the program', async () => {
+test('every inner call has audit entries and a span below the program', async () => {
   const { callId } = await run('return await tools.demo.add({ a: 1, b: 2 })')
   const ids = audit.records().map((record) => record.callId)
   assert.ok(ids.includes(callId) && ids.includes(`${callId}.1`))
@@ -255,14 +255,14 @@ test('every inner call is on record, and traced below the program', async () => 
   assert.ok(inner.parent !== undefined && tracer.spans.some(({ id }) => id === inner.parent))
 })
 
-test('the sandbox of a program is a part of its attempt, and ends with what became of it', async () => {
+test('the sandbox span is a child of the attempt and ends with the code of the program', async () => {
   const tracer = memoryTracer()
   const own = createExecutor({ tools: demoTools(), tracer })
   const sandbox = () => tracer.spans.findLast(({ name }) => name === 'sandbox')
   const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
   try {
     const { output } = await own.code('return process.env.TRACEPARENT ?? null', { traceparent })
-    assert.equal(output, null, 'it is told nothing of the trace')
+    assert.equal(output, null, 'the program sees nothing of the trace')
     assert.deepEqual(tracer.below('call.attempt'), ['sandbox'])
     assert.deepEqual(tracer.below('sandbox'), ['sandbox.start', 'sandbox.run'])
     const facts = { 'gantry.runtime': 'wasm', 'gantry.isolation': 'wasm' }
@@ -277,14 +277,14 @@ test('the sandbox of a program is a part of its attempt, and ends with what beca
   }
 })
 
-test('the tool is there by its id on every executor, and listed only where it is brought', async () => {
+test('code:program is callable on every executor, and listed only if it is registered', async () => {
   assert.deepEqual(gantry.tools({ namespace: 'code' }).items, [])
   assert.equal(gantry.find('code:program').tool.backends[0]?.kind, 'program')
   assert.equal((await gantry.run('code:program', { code: 'return 1' })).output, 1)
   assert.equal((await gantry.run('code:program:9.0.0', { code: 'return 1' })).error?.code, 'TOOL_NOT_FOUND')
 })
 
-test('wrong options of a program are refused before anything runs', async () => {
+test('invalid program options are refused before the program starts', async () => {
   const wrong: CodeOptions[] = [
     { language: 'cobol' as never },
     { limits: { toolCalls: 0 } },

@@ -41,7 +41,7 @@ except ToolError as error:
   )
 })
 
-sandboxTest('what a Python program does not catch comes with its place and a frame', async () => {
+sandboxTest('an uncaught error of a Python program has its position, a frame and the stack', async () => {
   const { error } = await python('x = 1\n\ndef f():\n    return 1 / 0\n\nprint(f())')
   assert.deepEqual([error?.code, error?.details?.line, error?.details?.column], ['CODE_FAILED', 4, 12])
   assert.match(String(error?.details?.frame), /> 4 \|\s+return 1 \/ 0\n\s+\|\s+\^/)
@@ -62,7 +62,7 @@ time.sleep(0.005)
 return [a['length'], b['length'], c['length'], random.random(), time.time(), str(uuid.uuid4())]
 `
 
-sandboxTest('a Python program that is taken up again is told what it was told, and makes only the rest', async () => {
+sandboxTest('a resumed Python program replays its journaled outcomes and makes only the missing calls', async () => {
   const first = memoryJournal()
   effects.length = 0
   const whole = await python(threeCalls, { program: first })
@@ -75,21 +75,19 @@ sandboxTest('a Python program that is taken up again is told what it was told, a
     ],
   )
   for (let cut = 0; cut <= first.entries.length; cut += 1) {
-    const again = memoryJournal({ told: first.entries.slice(0, cut) })
+    const again = memoryJournal({ journaled: first.entries.slice(0, cut) })
     const result = await python(threeCalls, { program: again })
     assert.deepEqual([result.status, result.output], ['ok', whole.output], `cut at ${cut}: ${result.error?.message}`)
-    const told = first.entries.slice(0, cut).map(({ number }) => number)
+    const journaled = first.entries.slice(0, cut).map(({ number }) => number)
     assert.deepEqual(
       again.made.toSorted(),
-      [1, 2, 3, 4, 5].filter((number) => !told.includes(number)),
+      [1, 2, 3, 4, 5].filter((number) => !journaled.includes(number)),
     )
   }
 })
 
-sandboxTest(
-  "every clock of a Python program under a journal is the journal's, also in the names it makes",
-  async () => {
-    const code = `
+sandboxTest('every clock of a journaled Python program is that of its journal, also for uuid1', async () => {
+  const code = `
 import os, time, uuid
 start = [time.clock_gettime(time.CLOCK_MONOTONIC), *os.times()]
 await sleep(1)
@@ -98,32 +96,33 @@ seen = [time.clock_gettime(clock) for clock in clocks] + [time.clock_gettime_ns(
 made = uuid.uuid1()
 return [start, seen, list(os.times()), str(made), str(uuid.uuid1()), (made.time - 0x01b21dd213814000) // 10_000]
 `
-    const { output, error } = await python(code, { program: memoryJournal() })
-    const [start, seen, times, made, next, madeMs] = output as unknown[]
-    assert.deepEqual(start, [0, 0, 0, 0, 0, 0], JSON.stringify(error))
-    assert.deepEqual(seen, [1_001, 1, 1, 1_001_000_000_000, 1_000_000_000, 1_000_000_000])
-    assert.deepEqual([times, madeMs], [[1, 0, 0, 0, 1], 1_001_000])
-    assert.notEqual(made, next)
-    assert.deepEqual((await python(code, { program: memoryJournal() })).output, output)
-    const other = (await python(code, { program: memoryJournal({ seed: 8 }) })).output as unknown[]
-    assert.notEqual(other[3], made)
-  },
-)
+  const { output, error } = await python(code, { program: memoryJournal() })
+  const [start, seen, times, made, next, madeMs] = output as unknown[]
+  assert.deepEqual(start, [0, 0, 0, 0, 0, 0], JSON.stringify(error))
+  assert.deepEqual(seen, [1_001, 1, 1, 1_001_000_000_000, 1_000_000_000, 1_000_000_000])
+  assert.deepEqual([times, madeMs], [[1, 0, 0, 0, 1], 1_001_000])
+  assert.notEqual(made, next)
+  assert.deepEqual((await python(code, { program: memoryJournal() })).output, output)
+  const other = (await python(code, { program: memoryJournal({ seed: 8 }) })).output as unknown[]
+  assert.notEqual(other[3], made)
+})
 
-sandboxTest('a Python program that asks otherwise than before has diverged, and nothing is done for it', async () => {
+sandboxTest('a Python program whose requests differ from its journal diverges, and no call is made', async () => {
   const first = memoryJournal()
   await python("await tools.test.effect(word='a')\nawait tools.test.effect(word='b')", { program: first })
   effects.length = 0
   const other = await python("await tools.test.effect(word='other')", {
-    program: memoryJournal({ told: first.entries }),
+    program: memoryJournal({ journaled: first.entries }),
   })
   assert.deepEqual([other.error?.code, other.error?.details?.number], ['CODE_DIVERGED', 1])
-  const shorter = await python("await tools.test.effect(word='a')", { program: memoryJournal({ told: first.entries }) })
+  const shorter = await python("await tools.test.effect(word='a')", {
+    program: memoryJournal({ journaled: first.entries }),
+  })
   assert.deepEqual([shorter.error?.code, shorter.error?.details?.number], ['CODE_DIVERGED', 2])
   assert.deepEqual(effects, [])
 })
 
-sandboxTest('budgets hold for Python: calls, and time while a call is awaited', async () => {
+sandboxTest('the call limit ends a Python program, and a cancelled call ends it during a sleep', async () => {
   const calls = await python("while True:\n    await tools.test.effect(word='a')", { limits: { toolCalls: 10 } })
   assert.deepEqual(
     [calls.error?.code, calls.error?.details?.limit, calls.program?.calls.length],
@@ -145,23 +144,20 @@ channel = next(thing for thing in gc.get_objects() if type(thing).__name__ == 'C
 def say(text): os.write(channel.fd, channel.head + text.encode() + b'\\n')
 `
 
-sandboxTest(
-  'questions that are no JSON, or not of their shape, are errors of the program and not of the host',
-  async () => {
-    for (const text of [
-      'call no',
-      'call null',
-      'call []',
-      'call {"tool":1}',
-      'artifact {"put":1}',
-      'nothing {}',
-      'sleep {"ms":"x"}',
-    ]) {
-      const { error } = await python(`${forge}say('? 1 ${text}')\nsay('. 0')\nawait asyncio.sleep(0.1)`)
-      assert.ok(
-        error === undefined || error.code.startsWith('CODE_') || error.code === 'INPUT_INVALID',
-        `${text}: ${error?.code}`,
-      )
-    }
-  },
-)
+sandboxTest('malformed gateway requests are errors of the program, not of the host', async () => {
+  for (const text of [
+    'call no',
+    'call null',
+    'call []',
+    'call {"tool":1}',
+    'artifact {"put":1}',
+    'nothing {}',
+    'sleep {"ms":"x"}',
+  ]) {
+    const { error } = await python(`${forge}say('? 1 ${text}')\nsay('. 0')\nawait asyncio.sleep(0.1)`)
+    assert.ok(
+      error === undefined || error.code.startsWith('CODE_') || error.code === 'INPUT_INVALID',
+      `${text}: ${error?.code}`,
+    )
+  }
+})

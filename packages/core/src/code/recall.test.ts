@@ -6,12 +6,13 @@ import type { Result } from '@gantry/contract'
 import { createExecutor } from '@gantry/tools'
 import { memoryArtifacts } from '../artifacts/memory.ts'
 import type { JournaledOutcome } from '../backends/program-journal.ts'
+import { createStepSlots } from '../chain/context.ts'
 import type { ProgramResponse } from '../runtimes/runtime.ts'
 import { defineTool } from '../tools/tool.ts'
-import { createGatewaySession, createSlots } from './gateway-session.ts'
+import { createGatewaySession } from './gateway-session.ts'
 import { type MemoryJournal, memoryJournal } from './journal.fixture.ts'
 
-/** How a program that is taken up again is told what it was told: as it was then, however much that is. */
+/** A resumed program receives its journaled outcomes in the order of the journal, whatever their size. */
 
 const read = defineTool({
   namespace: 'test',
@@ -33,18 +34,18 @@ after(() => gantry.close())
 const run = (code: string, journal: MemoryJournal, language: 'javascript' | 'python' = 'javascript'): Promise<Result> =>
   gantry.code(code, { language, program: journal })
 
-/** What a program is told of its questions, by their numbers. */
-async function toldOf(code: string, language: 'javascript' | 'python' = 'javascript'): Promise<JournaledOutcome[]> {
+/** The journaled outcomes of a program, by the numbers of its requests. */
+async function journalOf(code: string, language: 'javascript' | 'python' = 'javascript'): Promise<JournaledOutcome[]> {
   const journal = memoryJournal()
   const { status, error } = await run(code, journal, language)
   assert.equal(status, 'ok', JSON.stringify(error))
   return journal.entries.toSorted((one, other) => one.number - other.number)
 }
 
-/** As if each of them had been told a large text. */
-function enlarged(told: readonly JournaledOutcome[], characters: number): JournaledOutcome[] {
+/** The same outcomes, each with a large text for its output. */
+function enlarged(journaled: readonly JournaledOutcome[], characters: number): JournaledOutcome[] {
   const text = 'x'.repeat(characters)
-  return told.map((entry) => {
+  return journaled.map((entry) => {
     assert.ok(entry.outcome.kind === 'result')
     return { ...entry, outcome: { kind: 'result', result: { ...entry.outcome.result, output: { text } } } }
   })
@@ -57,35 +58,38 @@ const reads = {
 sizes = await asyncio.gather(*(size(id) for id in range(240)))`,
 }
 
-test('a program that was told more in one wave than may be on its way to it is taken up again', async () => {
-  const told = enlarged(await toldOf(reads.javascript), 500_000)
+test('a program resumes with more journaled outcomes for one batch of requests than may be in flight', async () => {
+  const journaled = enlarged(await journalOf(reads.javascript), 500_000)
   const code = `${reads.javascript}\nawait sleep(1)\nreturn sizes.reduce((sum, size) => sum + size, 0)`
-  const journal = memoryJournal({ told })
+  const journal = memoryJournal({ journaled })
   const { output, error } = await run(code, journal)
   assert.deepEqual([output, journal.made], [120_000_000, [241]], JSON.stringify(error))
 })
 
-sandboxTest('a Python program that was told more in one wave than may be on its way to it, too', async () => {
-  const told = enlarged(await toldOf(reads.python, 'python'), 500_000)
-  const journal = memoryJournal({ told })
-  const { output, error } = await run(`${reads.python}\nawait sleep(1)\nreturn sum(sizes)`, journal, 'python')
-  assert.deepEqual([output, journal.made], [120_000_000, [241]], JSON.stringify(error))
-})
+sandboxTest(
+  'a Python program resumes with more journaled outcomes for one batch of requests than may be in flight',
+  async () => {
+    const journaled = enlarged(await journalOf(reads.python, 'python'), 500_000)
+    const journal = memoryJournal({ journaled })
+    const { output, error } = await run(`${reads.python}\nawait sleep(1)\nreturn sum(sizes)`, journal, 'python')
+    assert.deepEqual([output, journal.made], [120_000_000, [241]], JSON.stringify(error))
+  },
+)
 
-test('what a program asks for after each answer that it is told again counts by itself', async () => {
+test('the limit of bytes in flight applies separately to the requests after each replayed response', async () => {
   const ids = 'Array.from({ length: 80 }, (_, id) => id)'
-  const told = await toldOf(`await Promise.all(${ids}.map((id) => tools.test.read({ id })))`)
+  const journaled = await journalOf(`await Promise.all(${ids}.map((id) => tools.test.read({ id })))`)
   const code = `
     const copy = async (id) => {
       await tools.test.read({ id })
       return await tools.test.write({ text: 'x'.repeat(1_000_000) })
     }
     return (await Promise.all(${ids}.map(copy))).reduce((sum, size) => sum + size, 0)`
-  const { output, error } = await run(code, memoryJournal({ told }))
+  const { output, error } = await run(code, memoryJournal({ journaled }))
   assert.equal(output, 80_000_000, JSON.stringify(error))
 })
 
-/** Ends with something that it does not wait for, which was settled after the last that it was told. */
+/** Programs that end without awaiting a request that was settled after their last response. */
 const careless = {
   javascript: (asked: string) => `
     const b = tools.test.read({ id: 2 })
@@ -110,18 +114,18 @@ const left = {
 
 async function endsAsBefore(language: 'javascript' | 'python'): Promise<void> {
   for (const asked of left[language]) {
-    const [b, a, last] = await toldOf(all[language](asked), language)
+    const [b, a, last] = await journalOf(all[language](asked), language)
     assert.ok(a && b && last)
-    for (const told of [
+    for (const journaled of [
       [a, b, last],
       [a, b],
       [a, last, b],
     ]) {
-      const journal = memoryJournal({ told })
+      const journal = memoryJournal({ journaled })
       const { output, error, artifacts } = await run(careless[language](asked), journal, language)
       assert.deepEqual([output, journal.made], ['little', []], `${asked}: ${JSON.stringify(error)}`)
-      // What was put is on the result, whether the program was told of it or not.
-      const files: string[] = asked.includes('put') && told.includes(last) ? ['log'] : []
+      // A stored file is in the result, whether or not the program received the response.
+      const files: string[] = asked.includes('put') && journaled.includes(last) ? ['log'] : []
       assert.deepEqual(
         artifacts.map(({ name }) => name),
         files,
@@ -130,27 +134,27 @@ async function endsAsBefore(language: 'javascript' | 'python'): Promise<void> {
   }
 }
 
-test('a program that ends without waiting for what was settled after it has not diverged', () =>
+test('a program that ends without awaiting the last journaled outcome has not diverged', () =>
   endsAsBefore('javascript'))
 
-sandboxTest('a Python program that ends without waiting for what was settled after it has not diverged', () =>
+sandboxTest('a Python program that ends without awaiting the last journaled outcome has not diverged', () =>
   endsAsBefore('python'),
 )
 
-test('a program that fails before it is told all that was settled fails as before', async () => {
-  const [a, b] = await toldOf('await tools.test.read({ id: 1 }); await tools.test.read({ id: 2 })')
+test('a program that fails in the middle of its replay fails with its own error', async () => {
+  const [a, b] = await journalOf('await tools.test.read({ id: 1 }); await tools.test.read({ id: 2 })')
   assert.ok(a && b)
   const code = `
     const both = [tools.test.read({ id: 1 }).then(() => { throw new Error('enough') }), tools.test.read({ id: 2 })]
     return await Promise.all(both)`
-  const { error } = await run(code, memoryJournal({ told: [a, b] }))
+  const { error } = await run(code, memoryJournal({ journaled: [a, b] }))
   assert.deepEqual([error?.code, error?.message.includes('enough')], ['CODE_FAILED', true])
 })
 
-test('what a program need not be told to come to its end is not begun after it', async () => {
-  const [call] = await toldOf('await tools.test.read({ id: 1 })')
+test('a request that is still pending when the program ends is not started', async () => {
+  const [call] = await journalOf('await tools.test.read({ id: 1 })')
   assert.ok(call)
-  const journal = memoryJournal({ told: [call] })
+  const journal = memoryJournal({ journaled: [call] })
   const { output, error } = await run(
     'return (await Promise.race([tools.test.read({ id: 1 }), sleep(60_000)])).text',
     journal,
@@ -158,7 +162,7 @@ test('what a program need not be told to come to its end is not begun after it',
   assert.deepEqual([output, journal.asks], ['little', []], JSON.stringify(error))
 })
 
-test('a rest from before an answer was given says nothing of what is asked after it', async () => {
+test('a quiescence report from before a response does not apply to the requests after it', async () => {
   const sleeps = (from: number, to: number) =>
     Array.from({ length: to - from + 1 }, (_, index) => ({ number: from + index, kind: 'sleep', text: '{"ms":1}' }))
   const opened = (journal: MemoryJournal) => {
@@ -167,7 +171,7 @@ test('a rest from before an answer was given says nothing of what is asked after
     const { gateway } = createGatewaySession({
       journal,
       signal: new AbortController().signal,
-      slots: createSlots(1),
+      slots: createStepSlots(1),
       admit: () => undefined,
       perform: async () => ({ kind: 'value', value: null }),
       undone: () => undefined,
@@ -179,9 +183,9 @@ test('a rest from before an answer was given says nothing of what is asked after
   const first = memoryJournal()
   opened(first).ask(1, 301)
   while (first.entries.length < 301) await turn()
-  const told = first.entries.filter(({ number }) => number === 1 || number === 301)
-  const { ask, answered, stopped } = opened(memoryJournal({ told }))
-  // The first is not handled in one turn, and the program rests again meanwhile.
+  const journaled = first.entries.filter(({ number }) => number === 1 || number === 301)
+  const { ask, answered, stopped } = opened(memoryJournal({ journaled }))
+  // The first batch takes more than one turn, and the program reports quiescence again meanwhile.
   ask(1, 300)
   ask(1, 0)
   for (let left = 10; left > 0; left -= 1) await turn()

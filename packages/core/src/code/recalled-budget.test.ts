@@ -32,37 +32,37 @@ const nested = (code: string): string =>
   `await tools.code.program({ language: 'javascript', code: ${JSON.stringify(code)} })`
 const chained = "await chain([1, 2, 3, 4, 5].map(() => ({ tool: 'test:count' })))"
 
-/** Each makes five calls and more in one question. */
-const parts = { 'a program inside': nested(five), 'one in that': nested(nested(five)), 'a chain': chained }
+/** Each makes at least five calls in one request. */
+const parts = { 'a nested program': nested(five), 'a doubly nested program': nested(nested(five)), 'a chain': chained }
 
 for (const [name, part] of Object.entries(parts)) {
-  test(`the calls of ${name} count for the budget of a program that is taken up after it`, async () => {
+  test(`journaled calls of ${name} count against the budget of the resumed program`, async () => {
     const code = `${part}; ${part}`
     const limits = { toolCalls: 9 }
     const first = memoryJournal()
     assert.equal(endOf(await run(code, { limits, program: first })), 'LIMIT_EXCEEDED toolCalls')
     made = 0
-    const again = memoryJournal({ told: first.entries.slice(0, 1) })
+    const again = memoryJournal({ journaled: first.entries.slice(0, 1) })
     assert.equal(endOf(await run(code, { limits, program: again })), 'LIMIT_EXCEEDED toolCalls')
     assert.ok(made <= 4, `${made} more calls were made`)
-    const enough = memoryJournal({ told: first.entries.slice(0, 1) })
+    const enough = memoryJournal({ journaled: first.entries.slice(0, 1) })
     assert.equal(endOf(await run(code, { limits: { toolCalls: 14 }, program: enough })), 'ok')
   })
 }
 
-test('what is on record of a program from before such numbers were kept counts by its list of calls', async () => {
+test('a journaled program without a call count is counted by its list of calls', async () => {
   const code = `${nested(five)}; ${nested(five)}`
   const first = memoryJournal()
   await run(code, { program: first })
-  const told = first.entries.slice(0, 1).map((entry) => {
+  const journaled = first.entries.slice(0, 1).map((entry) => {
     const { calls: _calls, ...outcome } = entry.outcome
     return { ...entry, outcome }
   })
-  const again = memoryJournal({ told })
+  const again = memoryJournal({ journaled })
   assert.equal(endOf(await run(code, { limits: { toolCalls: 9 }, program: again })), 'LIMIT_EXCEEDED toolCalls')
 })
 
-test('the calls of a chain that is taken up in its middle count all', async () => {
+test('all calls of a chain count against the budget when it is resumed midway', async () => {
   const done = new Map<string, Result>()
   const within = (recalled: boolean) =>
     memoryJournal({
@@ -85,7 +85,7 @@ test('the calls of a chain that is taken up in its middle count all', async () =
   assert.equal(endOf(await run(code, { limits: { toolCalls: 9 }, program: within(true) })), 'LIMIT_EXCEEDED toolCalls')
 })
 
-test('the files of a program that is taken up count with their bytes', async () => {
+test('the bytes of journaled files count against the limit of a resumed program', async () => {
   const code = "await artifacts.put('a', 'A'); await artifacts.put('b', 'B')"
   const first = memoryJournal()
   assert.equal(endOf(await run(code, { program: first })), 'ok')
@@ -93,17 +93,17 @@ test('the files of a program that is taken up count with their bytes', async () 
     [67_108_863, undefined],
     [67_108_864, /67108864 bytes/],
   ] as const) {
-    const told = first.entries.slice(0, 1).map((entry) => {
+    const journaled = first.entries.slice(0, 1).map((entry) => {
       const { value } = entry.outcome as { readonly value: JsonObject }
       return { ...entry, outcome: { kind: 'value' as const, value: { ...value, bytes } } }
     })
-    const { status, error } = await run(code, { program: memoryJournal({ told }) })
+    const { status, error } = await run(code, { program: memoryJournal({ journaled }) })
     if (message === undefined) assert.equal(status, 'ok')
     else assert.match(error?.message ?? '', message)
   }
 })
 
-test('the members of groups are steps of the budget of chains, and all chains have one budget', async () => {
+test('members of groups count as chain steps, and all chains share one budget', async () => {
   const group = "{ parallel: [{ tool: 'test:count' }, { tool: 'test:count' }, { tool: 'test:count' }] }"
   const limits = { chainSteps: 5 }
   assert.equal(endOf(await run(`await chain([${group}])`, { limits })), 'ok')

@@ -7,7 +7,7 @@ import fc from 'fast-check'
 import { defineTool } from '../tools/tool.ts'
 import { type MemoryJournal, memoryJournal } from './journal.fixture.ts'
 
-/** Random programs over tools, run whole and then taken up again at every place in their journal. */
+/** Random programs over tools, run to their end and then resumed at every entry of their journal. */
 
 const word = { type: 'object', properties: { word: { type: 'string' }, turns: { type: 'integer' } } } as const
 const effect = defineTool({
@@ -63,13 +63,13 @@ const programs = fc
   .array(statement, { minLength: 1, maxLength: 4 })
   .map((lines) => `const out = []\n${lines.join('\n')}\nout.push(Math.random())\nreturn out`)
 
-test('a program told its whole journal comes to the same result, and asks for nothing more', async () => {
+test('a program with a complete journal has the same output and repeats no journaled call', async () => {
   await fc.assert(
     fc.asyncProperty(programs, fc.nat(1_000), async (code, seed) => {
       const first = memoryJournal({ seed })
       const whole = await run(code, first)
       assert.equal(whole.status, 'ok', JSON.stringify(whole.error))
-      const again = memoryJournal({ seed, told: first.entries })
+      const again = memoryJournal({ seed, journaled: first.entries })
       const result = await run(code, again)
       assert.deepEqual(
         [result.status, result.output, again.made],
@@ -80,18 +80,18 @@ test('a program told its whole journal comes to the same result, and asks for no
   )
 })
 
-test('a program taken up at any place in its journal goes on to its end, and no call is made twice', async () => {
+test('a program resumed at any entry of its journal completes, and no call is made twice', async () => {
   await fc.assert(
     fc.asyncProperty(programs, fc.nat(1_000), async (code, seed) => {
       const first = memoryJournal({ seed })
       await run(code, first)
       for (let cut = 0; cut < first.entries.length; cut += 1) {
-        const told = first.entries.slice(0, cut)
-        const again = memoryJournal({ seed, told })
+        const journaled = first.entries.slice(0, cut)
+        const again = memoryJournal({ seed, journaled })
         const result = await run(code, again)
         assert.equal(result.status, 'ok', `${code}\ncut at ${cut}: ${JSON.stringify(result.error)}`)
-        assert.deepEqual(again.entries.slice(0, cut), told)
-        const numbers = [...told.map(({ number }) => number), ...again.made]
+        assert.deepEqual(again.entries.slice(0, cut), journaled)
+        const numbers = [...journaled.map(({ number }) => number), ...again.made]
         assert.equal(new Set(numbers).size, numbers.length, `${code}\ncut at ${cut}: ${numbers}`)
       }
     }),
@@ -99,7 +99,7 @@ test('a program taken up at any place in its journal goes on to its end, and no 
   )
 })
 
-test('where tools answer in the order in which they are asked, every place leads to the same result', async () => {
+test('a program whose tools answer in call order has the same output wherever it is resumed', async () => {
   const orderly = programs.map((code) =>
     code
       .replaceAll(/turns: \d+/g, 'turns: 0')
@@ -110,7 +110,7 @@ test('where tools answer in the order in which they are asked, every place leads
       const first = memoryJournal({ seed })
       const whole = await run(code, first)
       for (let cut = 0; cut <= first.entries.length; cut += 1) {
-        const result = await run(code, memoryJournal({ seed, told: first.entries.slice(0, cut) }))
+        const result = await run(code, memoryJournal({ seed, journaled: first.entries.slice(0, cut) }))
         assert.deepEqual([result.status, result.output], ['ok', whole.output], `${code}\ncut at ${cut}`)
       }
     }),
@@ -118,7 +118,7 @@ test('where tools answer in the order in which they are asked, every place leads
   )
 })
 
-/** A sleep that lost a race is asked for again, because nobody was told of it. */
+/** A sleep that lost a race is requested again, because its outcome is not in the journal. */
 function isLeft({ entries }: MemoryJournal, number: number): boolean {
   return !entries.some((entry) => entry.number === number)
 }

@@ -10,7 +10,7 @@ after(() => gantry.close())
 
 const run = (code: string): Promise<Result> => gantry.code(code, { language: 'javascript' })
 
-test('an error that cannot be read is a failure of the program, and no lack of memory', async () => {
+test('an unreadable error is CODE_FAILED, not an exceeded memory limit', async () => {
   const programs = [
     'throw new Proxy(new Error("x"), { get() { throw 1 } })',
     'throw { get constructor() { throw 1 } }',
@@ -21,11 +21,11 @@ test('an error that cannot be read is a failure of the program, and no lack of m
   for (const program of programs) {
     const { error } = await run(program)
     assert.equal(error?.code, 'CODE_FAILED', program)
-    assert.match(error?.message ?? '', /cannot be read/, program)
+    assert.match(error?.message ?? '', /cannot be inspected/, program)
   }
 })
 
-test('a program that forges or spoils what it asks with fails by that, and not by its memory', async () => {
+test('a program that breaks the built-ins of its gateway fails with an error about that', async () => {
   const bends = [
     'Array.prototype.push = function (x) { this[this.length] = x; this[this.length] = x; return 1 }',
     'Array.prototype.join = () => { throw 1 }',
@@ -37,19 +37,19 @@ test('a program that forges or spoils what it asks with fails by that, and not b
   }
 })
 
-test('an error whose message speaks of memory is no lack of it', async () => {
+test('an error with "out of memory" in its message is CODE_FAILED', async () => {
   const { error } = await run('throw new Error("out of memory, says the printer")')
   assert.deepEqual([error?.code, error?.message.includes('printer')], ['CODE_FAILED', true])
 })
 
-test('a script whose error cannot be read fails by that, and not by its memory', async () => {
+test('an unreadable error of a script is not reported as an exceeded memory limit', async () => {
   const code = 'throw new Proxy(new Error("x"), { get() { throw 1 } })'
   const { error, output } = await gantry.run('code:run', { language: 'javascript', runtime: 'wasm', code })
   assert.equal(JSON.stringify([error, output]).includes('memoryBytes'), false)
-  assert.match(JSON.stringify([error, output]), /cannot be read/)
+  assert.match(JSON.stringify([error, output]), /cannot be inspected/)
 })
 
-test('a place that a program made up and that cannot be is left out', async () => {
+test('an impossible position in a forged stack does not change the error of the program', async () => {
   for (const stack of ['main.js:2:0', 'main.js:0:5']) {
     const { error } = await run(`throw Object.assign(new Error('x'), { name: 'Own', stack: '${stack}' })\nreturn 1`)
     assert.deepEqual([error?.code, error?.message.includes('x')], ['CODE_FAILED', true], stack)

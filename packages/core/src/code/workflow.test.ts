@@ -43,7 +43,7 @@ after(() => gantry.close())
 
 const workflow = (code: string): Promise<Result> => gantry.code(code, { language: 'workflow' })
 
-test('the workflow of the seed runs as it stands', async () => {
+test('the example workflow of two dependent calls runs', async () => {
   const result = await workflow(
     '\nissue := run("github:create_issue", {title: "Bug fix"})\nrun("github:add_labels", {issue: issue.number, labels: ["bug"]})\n',
   )
@@ -55,7 +55,7 @@ test('the workflow of the seed runs as it stands', async () => {
   )
 })
 
-test('conditions, loops, retries, parallel calls and search work in the engine', async () => {
+test('conditions, loops, retries, parallel calls and search work in a workflow', async () => {
   const result = await workflow(`
 found := search("labels", {limit: 1})
 total := 0
@@ -71,7 +71,7 @@ return {total: total, id: found[0].id, both: len(both), n: n}`)
   assert.equal(result.program?.printed, 'n 3\n')
 })
 
-test('what is wrong, and what fails, is shown at its place in the workflow', async () => {
+test('compile and run errors have the line and column of the workflow', async () => {
   const wrong = await workflow('a := 1\nb := a +')
   assert.deepEqual(
     [wrong.error?.code, wrong.error?.details?.line, wrong.error?.details?.column],

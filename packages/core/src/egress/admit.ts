@@ -5,30 +5,30 @@ import type { EgressSettings } from './options.ts'
 import { covers, judge, parseRules, type Rule } from './rules.ts'
 import { type Target, targetOf } from './target.ts'
 
-/** What may go out, for whom, and whether its address may be private. */
+/** An admitted request or connection: its owner, its target, and whether the address may be private. */
 export interface Admitted {
   readonly owner: string
   readonly target: Target
   readonly private: boolean
-  /** It has a list of its own, so that the rules are not about it. */
+  /** Admitted by the list of its scope (`instead`), so rule changes do not affect it. */
   readonly listed?: true
 }
 
-/** Decides by the rules, before any name is looked up. */
+/** Checks requests against the rules, before any DNS lookup. */
 export interface Admission {
   /** Admits a request, or throws EGRESS_DENIED or RATE_LIMITED. */
   request(url: URL, method: string, scope: EgressScope): Admitted
-  /** The same without taking anything of a rate. */
+  /** Like `request`, without spending the rate limit. */
   check(url: URL, method: string, scope: EgressScope): Admitted
-  /** Admits a raw connection, over which anything can be sent: a rule for some methods does not do. */
+  /** Admits a raw connection. It can carry any method, so a rule with `methods` does not admit it. */
   connection(target: Target, scope: EgressScope): Admitted
-  /** Replaces the rules, also for those who have been asking without any. */
+  /** Replaces the rules, also when there were none. */
   setRules(allow: EgressAllow): void
-  /** Whether the rules that were set would still let an open connection come about; `raw` when it is not for HTTP. */
+  /** Whether the current rules still allow an open connection; `raw` when it does not carry HTTP. */
   stillAdmits(admitted: Admitted, raw: boolean): boolean
 }
 
-/** They carry other requests inside (CONNECT) or send credentials back (TRACE). */
+/** CONNECT tunnels other requests, and TRACE echoes credentials. */
 const forbiddenMethods = new Set(['CONNECT', 'TRACE', 'TRACK'])
 
 export function createAdmission(settings: EgressSettings, report: Report): Admission {
@@ -58,8 +58,9 @@ export function createAdmission(settings: EgressSettings, report: Report): Admis
       throw refuse('no rule allows it', `No rule allows ${what} to ${origin}. ${adviceFor(target, scope, rules)}.`)
     }
     if (scope.only !== undefined && !judge(rulesOf(scope.only, '/only'), target, method).allowed) {
-      const message = `The tool may reach only what it names, and ${origin} is not there. Add "${origin}" to its egress.`
-      throw refuse('the tool does not name it', message)
+      const { onlyName: list = 'the egress list of the tool' } = scope
+      const message = `${origin} is not on ${list}. Add "${origin}" to it.`
+      throw refuse('not in the egress list of the tool', message)
     }
     const admitted = { owner, target, private: verdict.private }
     return instead === undefined ? admitted : { ...admitted, listed: true }
@@ -74,16 +75,16 @@ export function createAdmission(settings: EgressSettings, report: Report): Admis
     }
     return admitted
   }
-  /** Where a request goes, unless that is somewhere, or in a way, that no rule can allow. */
+  /** The target of a request; throws EGRESS_DENIED for a scheme, method or URL that no rule can allow. */
   const targetFor = (url: URL, method: string, { owner }: EgressScope): Target => {
-    // Most requests go where the one before went; all that is kept of it follows from its text.
+    // Consecutive requests often have the same URL, and the cached verdict depends on its text alone.
     if (last === undefined || last.href !== url.href) last = judgedUrl(url)
     const { target } = last
     const fault = last.fault ?? (forbiddenMethods.has(method) ? `the method ${method}` : undefined)
     if (target !== undefined && fault === undefined) return target
     const place = target ?? { scheme: url.protocol.slice(0, -1), host: url.hostname, port: 0 }
     report(owner, place, { outcome: 'refused', reason: `${fault}` })
-    throw new ToolError('EGRESS_DENIED', `A request with ${fault} may not go out.`)
+    throw new ToolError('EGRESS_DENIED', `Egress refuses a request with ${fault}.`)
   }
   return {
     request: (url, method, scope) => admit(targetFor(url, method, scope), method, scope),
@@ -100,20 +101,20 @@ export function createAdmission(settings: EgressSettings, report: Report): Admis
   }
 }
 
-/** What is to be done about a target that no rule allows. */
+/** The remedy for a target that no rule allows. */
 function adviceFor(target: Target, { instead, publicOnly }: EgressScope, rules: readonly Rule[] = []): string {
-  if (instead !== undefined) return 'It is not on the list of what may be reached here'
+  if (instead !== undefined) return 'It is not on the list of origins that this call may reach'
   const known = rules.filter((rule) => covers(rule, target))
   if (known.length === 0) return `Add "${target.origin}" to egress.allow`
   const held = publicOnly === true && known.every((rule) => rule.private)
-  return held ? 'Its rule in egress.allow is for private addresses' : 'Its rule in egress.allow names other methods'
+  return held ? 'Its rule in egress.allow is for private addresses' : 'Its rule in egress.allow lists other methods'
 }
 
-/** A URL as it is judged. */
+/** A URL and the part of its verdict that does not depend on the rules. */
 interface JudgedUrl {
   readonly href: string
   readonly target: Target | undefined
-  /** What no rule can allow, whatever the target. */
+  /** Why no rule can allow it. */
   readonly fault: string | undefined
 }
 
@@ -125,20 +126,20 @@ function judgedUrl(url: URL): JudgedUrl {
   return { href, target, fault: named ? 'a user or a password in its URL' : undefined }
 }
 
-/** Tells of one attempt. */
+/** Emits the event of one attempt. */
 export type Report = (
   owner: string,
   target: Pick<Target, 'host' | 'port'> & { readonly scheme: string },
   end: Pick<EgressEvent, 'outcome' | 'address' | 'reason'>,
 ) => void
 
-/** A report that a failing subscriber cannot disturb. */
+/** A report that ignores errors of the listener. */
 export function createReport(onEvent: ((event: EgressEvent) => void) | undefined): Report {
   return (owner, { scheme, host, port }, end) => {
     try {
       onEvent?.({ owner, scheme, host, port, ...end })
     } catch {
-      // Whoever listens must not decide whether a connection comes about.
+      // A listener that throws must not fail the connection.
     }
   }
 }

@@ -19,14 +19,14 @@ async function sizes(body: AsyncIterable<Uint8Array>): Promise<number[]> {
   return found
 }
 
-test('exactly the limit is read, and one byte more is not', async () => {
+test('a body of exactly the size limit is read, and one byte more fails with RESULT_TOO_LARGE', async () => {
   const pieces = await sizes(readBody(Readable.from([Buffer.alloc(600), Buffer.alloc(400)]), options))
   assert.deepEqual(pieces, [600, 400])
   const more = readBody(Readable.from([Buffer.alloc(600), Buffer.alloc(401)]), options)
   await assert.rejects(sizes(more), fails('RESULT_TOO_LARGE'))
 })
 
-test('the source is let go when reading ends, breaks off or fails', async () => {
+test('readBody destroys its source when reading ends, stops early or fails', async () => {
   const bytes = gzipSync('x'.repeat(500))
   for (const read of [
     sizes,
@@ -40,7 +40,7 @@ test('the source is let go when reading ends, breaks off or fails', async () => 
   }
 })
 
-test('an aborted signal is the reason of whatever breaks', async () => {
+test('a broken body rejects with the abort reason when the signal is aborted', async () => {
   const signal = AbortSignal.abort(new Error('left'))
   const source = new Readable({ read() {} })
   source.destroy(new Error('broken'))

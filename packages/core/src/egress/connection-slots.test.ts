@@ -3,32 +3,32 @@ import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type TestContext, test } from 'node:test'
 import { createConnectionSlots } from './connection-slots.ts'
-import { fails, guard, here, serve, serveRaw, type TestServer } from './egress.fixture.ts'
+import { fails, guard, here, serve, serveRaw } from './egress.fixture.ts'
 import type { EgressRequest } from './egress.ts'
 import { settingsOf } from './options.ts'
 
-/** Answers at once, except for `/hang`, whose answer never comes or comes when it is told to. */
-async function hanging(t: TestContext): Promise<TestServer & { readonly held: ServerResponse[]; hangs(): number }> {
+/** Answers at once, except for paths below `/hang`: the test itself sends or withholds those responses. */
+async function hanging(t: TestContext) {
   const held: ServerResponse[] = []
   const server = await serve(
     t,
-    ({ url }, response) => void (url === '/hang' ? held.push(response) : response.end('ok')),
+    ({ url }, response) => void (url?.startsWith('/hang') === true ? held.push(response) : response.end('ok')),
   )
-  return { ...server, held, hangs: () => held.length }
+  const hangs = (path = '/hang'): number => held.filter(({ req }) => req.url?.startsWith(path) === true).length
+  return { ...server, held, hangs }
 }
 
-/** Ends with its test, so that a wait for what never comes does not outlive it. */
+/** Polls until the condition holds or the test ends, so that a failing wait does not outlive its test. */
 async function until(signal: AbortSignal, condition: () => boolean): Promise<void> {
   while (!condition() && !signal.aborted) await new Promise((resolve) => setImmediate(resolve))
 }
 
 const red = { timeout: 20_000 }
 
-test('a tenant whose requests hang leaves connections of their origin to others', red, async (t) => {
+test('a tenant whose requests hang leaves connections to the origin for other tenants', red, async (t) => {
   const server = await hanging(t)
   const { get } = guard(t, { allow: here(server), maxConnectionsPerOrigin: 4 })
   const of = async (tenant: string): Promise<string> => (await get(server.origin, { tenant })).text()
-  assert.deepEqual([await of('a'), await of('b')], ['ok', 'ok'])
   const stop = new AbortController()
   const all = Array.from({ length: 12 }, () => get(`${server.origin}/hang`, { tenant: 'a', signal: stop.signal }))
   const ends = Promise.allSettled(all)
@@ -39,13 +39,27 @@ test('a tenant whose requests hang leaves connections of their origin to others'
   await ends
 })
 
-test('a tenant whose requests hang at many origins leaves connections to others', red, async (t) => {
+test('another tenant holds several connections while the requests of one tenant hang', red, async (t) => {
+  const server = await hanging(t)
+  const { get } = guard(t, { allow: here(server), maxConnectionsPerOrigin: 8 })
+  const stop = new AbortController()
+  const hang = (tenant: string, count: number) =>
+    Array.from({ length: count }, () => get(`${server.origin}/hang/${tenant}`, { tenant, signal: stop.signal }))
+  const ends = Promise.allSettled(hang('a', 20))
+  await until(t.signal, () => server.hangs() === 6)
+  const others = Promise.allSettled(hang('b', 2))
+  await until(t.signal, () => server.hangs() === 8)
+  assert.deepEqual([server.hangs('/hang/a'), server.hangs('/hang/b')], [6, 2])
+  stop.abort()
+  await Promise.all([ends, others])
+})
+
+test('a tenant whose requests hang at many origins leaves connections for other tenants', red, async (t) => {
   const servers = await Promise.all([1, 2, 3, 4].map(() => hanging(t)))
   const [quick] = servers
   assert.ok(quick)
   const { get } = guard(t, { allow: here(...servers), maxConnections: 4 })
   const of = async (tenant: string): Promise<string> => (await get(quick.origin, { tenant })).text()
-  assert.deepEqual([await of('a'), await of('b')], ['ok', 'ok'])
   const stop = new AbortController()
   const hung = servers.flatMap(({ origin }) => [1, 2].map(() => `${origin}/hang`))
   const ends = Promise.allSettled(hung.map((url) => get(url, { tenant: 'a', signal: stop.signal })))
@@ -57,24 +71,18 @@ test('a tenant whose requests hang at many origins leaves connections to others'
   await ends
 })
 
-test('raw connections of a tenant leave room for those of others', red, async (t) => {
+test('raw connections of a tenant leave slots for raw connections of other tenants', red, async (t) => {
   const server = await serveRaw(t, () => {})
   const { egress } = guard(t, { allow: here(server), maxConnectionsPerOrigin: 4, connectMs: 600_000 })
   const open = (tenant: string, signal = t.signal) =>
     egress.connect({ owner: 'sandbox:1', tenant, host: '127.0.0.1', port: server.port, signal })
-  for (const tenant of ['a', 'b']) {
-    const socket = await open(tenant)
-    const closed = once(socket, 'close')
-    socket.destroy()
-    await closed
-  }
   const stop = new AbortController()
   const opening = [1, 2, 3, 4, 5].map(() => open('a', stop.signal))
   const [first] = await Promise.all(opening.slice(0, 3))
   const ends = Promise.allSettled(opening)
   const other = await open('b')
-  await until(t.signal, () => server.connections() >= 6)
-  assert.equal(server.connections(), 6, 'one of each, then three of a and one of b')
+  await until(t.signal, () => server.connections() >= 4)
+  assert.equal(server.connections(), 4, 'three of a and one of b')
   first?.destroy()
   await opening[3]
   other.destroy()
@@ -82,7 +90,7 @@ test('raw connections of a tenant leave room for those of others', red, async (t
   await ends
 })
 
-test('the first connection that is free again is for the tenant that has none', red, async (t) => {
+test('the first released connection goes to the tenant that holds none', red, async (t) => {
   const server = await hanging(t)
   const { get } = guard(t, { allow: here(server), maxConnectionsPerOrigin: 2 })
   const order: string[] = []
@@ -91,18 +99,20 @@ test('the first connection that is free again is for the tenant that has none', 
     order.push(tenant)
     await response.text()
   }
-  const running = [ask('a', '/hang'), ask('a', '/hang')]
+  const running = [ask('c', '/hang')]
+  await until(t.signal, () => server.hangs() === 1)
+  running.push(ask('a', '/hang'))
   await until(t.signal, () => server.hangs() === 2)
   const waiting = [ask('a'), ask('a'), ask('a'), ask('b')]
   server.held[0]?.end()
   await waiting.at(-1)
-  assert.deepEqual(order, ['a', 'b'])
+  assert.deepEqual(order, ['c', 'b'])
   server.held[1]?.end()
   await Promise.all([...running, ...waiting])
   assert.equal(order.length, 6)
 })
 
-test('a request that is cancelled while it waits holds up nobody', red, async (t) => {
+test('a request cancelled while it waits for a connection does not delay others', red, async (t) => {
   const server = await hanging(t)
   const { get } = guard(t, { allow: here(server), maxConnectionsPerOrigin: 1 })
   const running = get(`${server.origin}/hang`, { tenant: 'a' })
@@ -122,60 +132,64 @@ test('a request that is cancelled while it waits holds up nobody', red, async (t
   )
 })
 
-test('an idle connection makes room although a request is under way to the same origin', red, async (t) => {
-  const held: ServerResponse[] = []
-  const used = await serve(t, ({ url }, response) => {
-    response.setHeader('keep-alive', 'timeout=30')
-    if (url === '/hang') held.push(response)
-    else response.end('ok')
-  })
-  const other = await serve(t)
-  const { get } = guard(t, { allow: here(used, other), maxConnections: 2, connectMs: 2_000 })
-  const running = get(`${used.origin}/hang`)
-  await until(t.signal, () => held.length === 1)
-  await (await get(used.origin)).text()
-  assert.equal(used.connections(), 2)
-  assert.equal(await (await get(other.origin)).text(), 'ok')
-  held[0]?.end('held')
-  assert.equal(await (await running).text(), 'held')
-})
+test(
+  'an idle connection is closed for another origin while a request to its own origin is in flight',
+  red,
+  async (t) => {
+    const held: ServerResponse[] = []
+    const used = await serve(t, ({ url }, response) => {
+      response.setHeader('keep-alive', 'timeout=30')
+      if (url === '/hang') held.push(response)
+      else response.end('ok')
+    })
+    const other = await serve(t)
+    const { get } = guard(t, { allow: here(used, other), maxConnections: 2, connectMs: 2_000 })
+    const running = get(`${used.origin}/hang`)
+    await until(t.signal, () => held.length === 1)
+    await (await get(used.origin)).text()
+    assert.equal(used.connections(), 2)
+    assert.equal(await (await get(other.origin)).text(), 'ok')
+    held[0]?.end('held')
+    assert.equal(await (await running).text(), 'held')
+  },
+)
 
-test('a wait for a place in all that takes as long as connecting may is RATE_LIMITED and holds nothing', async () => {
+test('a wait for a connection slot longer than connectMs fails with RATE_LIMITED and leaks no slot', async () => {
   const settings = settingsOf({ maxConnections: 1, maxConnectionsPerOrigin: 1, connectMs: 1 })
   const reasons: unknown[] = []
-  const places = createConnectionSlots(settings, (_owner, { host }, { reason }) => reasons.push([host, reason]))
+  const slots = createConnectionSlots(settings, (_owner, { host }, { reason }) => reasons.push([host, reason]))
   const to = (host: string) => ({
     owner: 'test',
     private: false,
     target: { scheme: 'http', host, port: 80, origin: `http://${host}` } as const,
   })
   const { signal } = new AbortController()
-  const leave = await places.take(to('used.test'), { signal })
+  const leave = await slots.take(to('used.test'), { signal })
   const limited = fails('RATE_LIMITED', { effect: 'none', retryable: true })
-  await assert.rejects(async () => places.take(to('other.test'), { signal }), limited)
-  await assert.rejects(async () => places.take(to('used.test'), { signal, originMs: 1 }), limited)
+  await assert.rejects(async () => slots.take(to('other.test'), { signal }), limited)
+  await assert.rejects(async () => slots.take(to('used.test'), { signal, originMs: 1 }), limited)
   assert.deepEqual(reasons, [
     ['other.test', 'too many connections'],
     ['used.test', 'too many connections'],
   ])
   leave()
   for (const host of ['other.test', 'used.test']) {
-    const next = places.take(to(host), { signal })
+    const next = slots.take(to(host), { signal })
     assert.ok(typeof next === 'function', 'at once')
     next()
     next()
   }
 })
 
-/** However a request ends; each needs the only place there is. */
+/** All the ways a request can end. Each case holds the only connection slot. */
 const endings: { readonly [name: string]: (port: Ending) => Promise<unknown> } = {
   'a body that was read': async ({ get }) => (await get('/large')).bytes(),
-  'a small body that nobody reads': ({ get }) => get('/'),
+  'a small body that is never read': ({ get }) => get('/'),
   'a body that was cancelled': async ({ get }) => (await get('/large')).cancel(),
   'a reader that stops early': async ({ get }) => {
     for await (const _ of (await get('/large')).body) break
   },
-  'a large body that nobody reads, when its signal aborts': async ({ get }) => {
+  'a large body that is never read, when its signal aborts': async ({ get }) => {
     const stop = new AbortController()
     await get('/large', { signal: stop.signal })
     stop.abort()
@@ -187,7 +201,7 @@ const endings: { readonly [name: string]: (port: Ending) => Promise<unknown> } =
     stop.abort()
     await asked
   },
-  'a signal that was aborted before': ({ get }) => assert.rejects(get('/', { signal: AbortSignal.abort() })),
+  'a signal that is already aborted': ({ get }) => assert.rejects(get('/', { signal: AbortSignal.abort() })),
   'a connection that breaks before the headers': ({ get }) => assert.rejects(get('/break'), fails('BACKEND_FAILED')),
   'a connection that breaks in the body': async ({ get }) => {
     await assert.rejects((await get('/cut')).bytes(), fails('BACKEND_FAILED'))
@@ -196,12 +210,12 @@ const endings: { readonly [name: string]: (port: Ending) => Promise<unknown> } =
     await assert.rejects((await get('/garbled')).bytes(), fails('BACKEND_FAILED'))
   },
   'a body that is too large': ({ get }) => assert.rejects(get('/large', { maxBytes: 9 }), fails('RESULT_TOO_LARGE')),
-  'headers that come too late': ({ get }) => assert.rejects(get('/hang', { headersMs: 20 }), fails('BACKEND_FAILED')),
-  'redirects that are followed': async ({ get }) => (await get('/redirect', { redirects: 3 })).text(),
+  'response headers after the timeout': ({ get }) =>
+    assert.rejects(get('/hang', { headersMs: 20 }), fails('BACKEND_FAILED')),
+  'followed redirects': async ({ get }) => (await get('/redirect', { redirects: 3 })).text(),
   'too many redirects': ({ get }) => assert.rejects(get('/redirect', { redirects: 1 }), fails('BACKEND_FAILED')),
-  'a redirect that is not followed anywhere': ({ get }) =>
-    assert.rejects(get('/away', { redirects: 3 }), fails('EGRESS_DENIED')),
-  'a body to send that breaks': ({ get }) => {
+  'a redirect that no rule allows': ({ get }) => assert.rejects(get('/away', { redirects: 3 }), fails('EGRESS_DENIED')),
+  'a request body that fails': ({ get }) => {
     const body = (async function* () {
       yield new Uint8Array(1)
       throw new Error('broken')
@@ -209,7 +223,7 @@ const endings: { readonly [name: string]: (port: Ending) => Promise<unknown> } =
     return assert.rejects(get('/', { method: 'POST', body }))
   },
   'a request that cannot be written': ({ get }) => assert.rejects(get('/', { headers: { expect: '100-continue' } })),
-  'a raw connection that closes': async ({ connect }) => {
+  'a closed raw connection': async ({ connect }) => {
     const socket = await connect()
     const closed = once(socket, 'close')
     socket.destroy()
@@ -225,7 +239,7 @@ interface Ending {
 }
 
 for (const [name, end] of Object.entries(endings)) {
-  test(`the place of a connection is free again after ${name}`, red, async (t) => {
+  test(`the connection slot is released after ${name}`, red, async (t) => {
     const held: ServerResponse[] = []
     const made = await serve(t, (request, response) => answerOf(request, response, held))
     const server = { ...made, held, hangs: () => held.length }
@@ -241,7 +255,7 @@ for (const [name, end] of Object.entries(endings)) {
   })
 }
 
-test('the place of a connection is free again after no connection came about', red, async (t) => {
+test('the connection slot is released after a failed connect', red, async (t) => {
   const server = await serve(t)
   const gone = { origin: 'http://gone.test' }
   const lookup = async (): Promise<never> => {

@@ -1,41 +1,41 @@
 import { ToolError } from '@gantry/contract'
-import { createSlots, type Release } from '../resilience/slots.ts'
+import { createSlots, ownShare, type Release } from '../resilience/slots.ts'
 import type { Admitted, Report } from './admit.ts'
 import type { EgressSettings } from './options.ts'
 
 export interface ConnectionSlotOptions {
   readonly tenant?: string | undefined
   readonly signal: AbortSignal
-  /** How long to wait for a place of the origin; as long as the signal lets it when absent. */
+  /** How long to wait for a slot of the origin; until the signal aborts when absent. */
   readonly originMs?: number
 }
 
 /**
- * Who may use a connection: so many of one origin and so many in all, and tenants take turns, which the HTTP client's own
- * queue does not know of. Once a second tenant has asked, a tenant has three quarters of both at most, so that servers that
- * never answer hold up the tenant that asks them and no other.
+ * Limits the connections in use, per origin and in total. Waiting tenants are served round-robin, which the queue of the
+ * HTTP client cannot do. A tenant holds at most three quarters of both limits, so that a server that never answers blocks
+ * only the tenant that called it. A limit of one slot is not divided.
  *
- * A place is held for as long as a connection is in use: by a request until its response has ended, by a raw connection
- * until it closes. A stream that stays open therefore keeps its place; what the service opens for all tenants (the event
- * stream of an MCP server, a gRPC session) has no tenant, waits its turn and is not held to a share. No holder of a place
- * in all waits for one of an origin, so that none waits for itself.
+ * A request holds its slot until its response has ended, a raw connection until it closes; an open stream keeps its
+ * slot. Connections that serve all tenants (the event stream of an MCP server, a gRPC session) have no tenant: they wait
+ * in the same queue and have no share limit. A request takes the slot of its origin before the total slot, so that no
+ * two requests deadlock.
  */
 export interface ConnectionSlots {
   /**
-   * A place at once where one is free, else a promise of it; whoever has it gives it back once it is not used any more.
-   * Rejects with the signal's reason, or with RATE_LIMITED when the wait was too long; nothing is held then.
+   * The release of a slot, at once when one is free, otherwise as a promise. The holder calls it when the connection is
+   * no longer in use. Rejects with the reason of the signal, or with RATE_LIMITED after the longest wait; no slot is held
+   * then.
    */
   take(admitted: Admitted, options: ConnectionSlotOptions): Release | Promise<Release>
 }
 
-const shareOfTenant = 0.75
-/** The one key of places in all. */
+/** The key of the total limit. */
 const everywhere = ''
 
 export function createConnectionSlots(settings: EgressSettings, report: Report): ConnectionSlots {
   const { maxConnections, maxConnectionsPerOrigin, connectMs } = settings
-  const ofOrigin = createSlots({ share: shareOfTenant })
-  const inAll = createSlots({ share: shareOfTenant })
+  const ofOrigin = createSlots({ share: ownShare })
+  const inAll = createSlots({ share: ownShare })
 
   const within = async (
     ms: number | undefined,
@@ -90,9 +90,9 @@ function both(origin: Release, all: Release): Release {
   }
 }
 
-/** Why nothing more goes out for now. */
+/** Reports and returns RATE_LIMITED for a connection without a free slot. */
 export function tooManyConnections({ owner, target }: Admitted, report: Report): ToolError {
   report(owner, target, { outcome: 'refused', reason: 'too many connections' })
   const details = { retryAfterMs: 1_000 }
-  return new ToolError('RATE_LIMITED', `Too many connections are open for one more to ${target.origin}.`, { details })
+  return new ToolError('RATE_LIMITED', `No connection slot is free for ${target.origin}.`, { details })
 }

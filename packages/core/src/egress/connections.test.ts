@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { fails, guard, here, serve, serveRaw } from './egress.fixture.ts'
 
-test('a connection to a private address does not serve a request that may not have one', async (t) => {
+test('an open connection to a private address is not reused for a request that must not reach private addresses', async (t) => {
   const server = await serve(t)
   const { get, egress } = guard(t, {
     allow: [{ origin: server.origin, methods: ['POST'], private: true }, server.origin],
@@ -23,7 +23,7 @@ test('a connection to a private address does not serve a request that may not ha
   await assert.rejects(free.get(server.origin, { own: [server.origin] }), fails('EGRESS_DENIED'))
 })
 
-test('new rules let a running request end, close what is idle and refuse what waits', async (t) => {
+test('new rules let running requests finish, close idle connections and refuse waiting requests', async (t) => {
   const held: (() => void)[] = []
   const server = await serve(t, (request, response) => {
     if (request.url === '/hold') held.push(() => response.end('held'))
@@ -48,7 +48,7 @@ test('new rules let a running request end, close what is idle and refuse what wa
   assert.equal(await (await get(server.origin)).text(), 'ok')
 })
 
-test('a request that waits for a name while the rules change is not sent', async (t) => {
+test('a request whose DNS lookup is pending when the rules change is checked against the new rules', async (t) => {
   const server = await serve(t)
   const found = Promise.withResolvers<readonly { address: string; family: number }[]>()
   const asked = Promise.withResolvers<void>()
@@ -67,7 +67,7 @@ test('a request that waits for a name while the rules change is not sent', async
   assert.equal(server.connections(), 0)
 })
 
-test('raw connections pass the same door, and end when new rules forbid them', async (t) => {
+test('raw connections pass the same checks, and end when new rules forbid them', async (t) => {
   const server = await serveRaw(t, (socket) => void socket.write('hello'))
   const { egress, events } = guard(t, { allow: here(server) })
   const target = { owner: 'grpc:x', host: '127.0.0.1', port: server.port, signal: t.signal }
@@ -91,7 +91,7 @@ test('raw connections pass the same door, and end when new rules forbid them', a
   await assert.rejects(egress.connect(target), fails('EGRESS_DENIED'))
 })
 
-test('when the first address does not answer, the next that was checked is dialled', async (t) => {
+test('when the first address does not answer, the guard dials the next checked address', async (t) => {
   const server = await serve(t)
   const lookup = async () => [
     { address: '127.0.0.3', family: 4 },
@@ -109,11 +109,11 @@ test('when the first address does not answer, the next that was checked is diall
   )
 })
 
-test('every wait ends with its signal, and with its reason', async (t) => {
-  const silent = await serveRaw(t, () => {})
+test('an abort ends every wait with the abort reason', async (t) => {
+  const unresponsive = await serveRaw(t, () => {})
   const slow = { origin: 'http://slow.test' }
   const { get, egress } = guard(t, {
-    allow: here(silent, slow),
+    allow: here(unresponsive, slow),
     lookup: () => new Promise(() => {}),
     connectMs: 600_000,
   })
@@ -124,13 +124,13 @@ test('every wait ends with its signal, and with its reason', async (t) => {
     await assert.rejects(begin(stop.signal), (error) => error === reason)
     await assert.rejects(begin(AbortSignal.abort(reason)), (error) => error === reason)
   }
-  await during((signal) => get(silent.origin, { signal, method: 'POST', body: 'x' }))
+  await during((signal) => get(unresponsive.origin, { signal, method: 'POST', body: 'x' }))
   await during((signal) => get(slow.origin, { signal }))
   await during((signal) => egress.connect({ owner: 'test', host: 'slow.test', port: 80, signal }))
-  await during((signal) => egress.fetch({ owner: 'test' })(silent.origin, { signal }))
+  await during((signal) => egress.fetch({ owner: 'test' })(unresponsive.origin, { signal }))
 })
 
-test('too many requests to one origin wait for their time', async (t) => {
+test('requests to one origin beyond its rate fail with RATE_LIMITED and a retryAfterMs', async (t) => {
   const [server, other] = [await serve(t), await serve(t)]
   const { get } = guard(t, { allow: here(server, other), rate: { perSecond: 0.001, burst: 2 } })
   for (let count = 0; count < 2; count++) await (await get(server.origin)).text()
@@ -143,7 +143,7 @@ test('too many requests to one origin wait for their time', async (t) => {
   assert.equal(server.seen.length, 2)
 })
 
-test('idle connections make room for others, and requests of one owner wait for each other', async (t) => {
+test('idle connections are closed for other origins, and requests of one owner queue at the origin limit', async (t) => {
   const servers = [await serve(t), await serve(t), await serve(t)]
   const { get } = guard(t, { allow: here(...servers), maxConnections: 2 })
   for (const { origin } of [...servers, ...servers]) assert.equal(await (await get(origin)).text(), 'ok')
@@ -153,7 +153,7 @@ test('idle connections make room for others, and requests of one owner wait for 
   assert.deepEqual([all, few.events.length], [['ok', 'ok', 'ok'], 1])
 })
 
-test('connections that are in use leave no room beyond the limits, in all and per origin', async (t) => {
+test('connections in use count against the total limit and the limit per origin', async (t) => {
   const [used, other] = [await serveRaw(t, () => {}), await serve(t)]
   const targets = [used, other].map(({ port }) => ({ owner: 'test', host: '127.0.0.1', port, signal: t.signal }))
   const [toUsed, toOther] = targets
@@ -175,7 +175,7 @@ test('connections that are in use leave no room beyond the limits, in all and pe
   assert.equal(await (await inAll.get(other.origin)).text(), 'ok')
 })
 
-test('a connection is used again by its owner only', async (t) => {
+test('a connection is reused by its owner only', async (t) => {
   const server = await serve(t)
   const { get } = guard(t, { allow: here(server), maxConnectionsPerOrigin: 2 })
   await (await get(server.origin, { owner: 'a' })).text()
@@ -187,7 +187,7 @@ test('a connection is used again by its owner only', async (t) => {
   assert.equal(server.connections(), 2)
 })
 
-test('a body that breaks before anybody reads it, or that nobody wants, harms nobody', async (t) => {
+test('a body that fails before it is read, or is never read, does not leak its connection', async (t) => {
   const left: Promise<unknown>[] = []
   const server = await serveRaw(t, (socket) => {
     const breaks = left.push(once(socket, 'close')) === 1
@@ -209,27 +209,27 @@ test('a body that breaks before anybody reads it, or that nobody wants, harms no
   assert.equal(server.connections(), 3)
 })
 
-test('closing ends what runs and refuses what waits or comes', async (t) => {
+test('close ends running requests and refuses waiting and new ones', async (t) => {
   const asked = Promise.withResolvers<void>()
-  const silent = await serveRaw(t, (socket) => void socket.once('data', () => asked.resolve()))
+  const unresponsive = await serveRaw(t, (socket) => void socket.once('data', () => asked.resolve()))
   const other = await serveRaw(t, () => {})
-  const { get, egress } = guard(t, { allow: here(silent, other), maxConnectionsPerOrigin: 1 })
+  const { get, egress } = guard(t, { allow: here(unresponsive, other), maxConnectionsPerOrigin: 1 })
   const post = { method: 'POST', body: 'x' }
   const target = { owner: 'test', host: '127.0.0.1', port: other.port, signal: t.signal }
   const socket = await egress.connect(target)
-  const running = assert.rejects(get(silent.origin, post), fails('BACKEND_FAILED', { effect: 'possible' }))
+  const running = assert.rejects(get(unresponsive.origin, post), fails('BACKEND_FAILED', { effect: 'possible' }))
   await asked.promise
-  const waiting = assert.rejects(get(silent.origin, post), fails('BACKEND_UNAVAILABLE', { effect: 'none' }))
+  const waiting = assert.rejects(get(unresponsive.origin, post), fails('BACKEND_UNAVAILABLE', { effect: 'none' }))
   await settled()
   await egress.close()
   await running
   await waiting
   assert.equal(socket.destroyed, true)
-  await assert.rejects(get(silent.origin), fails('BACKEND_UNAVAILABLE', { effect: 'none', retryable: false }))
+  await assert.rejects(get(unresponsive.origin), fails('BACKEND_UNAVAILABLE', { effect: 'none', retryable: false }))
   await assert.rejects(egress.connect(target), fails('BACKEND_UNAVAILABLE'))
 })
 
-/** Lets connections come back to their pool. */
+/** Waits until connections return to their pool. */
 async function settled(): Promise<void> {
   for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
 }

@@ -3,15 +3,15 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { SecureContext } from 'node:tls'
 import { ToolError } from '@gantry/contract'
 import { onAbort } from '../resilience/abort.ts'
-import { checkedAddresses } from './addresses.ts'
 import type { Admitted, Report } from './admit.ts'
 import { tooManyConnections } from './connection-slots.ts'
 import type { EgressTarget } from './egress.ts'
 import { codeOf, unreachable } from './failures.ts'
 import type { EgressSettings } from './options.ts'
+import { checkedAddresses } from './private-addresses.ts'
 import type { Target } from './target.ts'
 
-/** What a connection is opened with, beside where it goes. */
+/** Options of a connection. */
 interface DialOptions {
   readonly tls?: EgressTarget['tls']
   readonly tunnel?: EgressTarget['tunnel']
@@ -19,10 +19,10 @@ interface DialOptions {
 }
 
 /**
- * Opens checked connections: resolves once, checks every address, and dials addresses that were checked.
- * - Errors: EGRESS_DENIED, RATE_LIMITED when too many stay open for as long as connecting may take, otherwise
+ * Opens checked connections: resolves the name once, checks every address, and dials only checked addresses.
+ * - Errors: EGRESS_DENIED, RATE_LIMITED when the connection limit stays reached for `connectMs`, otherwise
  *   BACKEND_UNAVAILABLE.
- * - Ownership: the caller destroys the socket; an error of it is nobody's crash.
+ * - Ownership: the caller destroys the socket; an error event of the socket does not crash the process.
  */
 export interface Dialer {
   dial(admitted: Admitted, options: DialOptions): Promise<Socket>
@@ -30,13 +30,13 @@ export interface Dialer {
   close(): void
 }
 
-/** A name with more addresses than this is tried no further. */
+/** Most addresses of a name that are tried. */
 const mostAttempts = 8
-/** How long to wait before looking for room again. */
-const roomMs = 20
+/** How often to check the connection limit while waiting for it. */
+const recheckMs = 20
 
-/** `makeRoom` is asked to close idle connections while there are as many as allowed. */
-export function createDialer(settings: EgressSettings, report: Report, makeRoom: () => Promise<void>): Dialer {
+/** `closeIdle` closes idle connections; it is called while the connection limit is reached. */
+export function createDialer(settings: EgressSettings, report: Report, closeIdle: () => Promise<void>): Dialer {
   const openSocket = createOpenSocket(settings.ca)
   const open = new Map<Socket, string>()
   const opening = new Map<AbortController, string>()
@@ -77,8 +77,8 @@ export function createDialer(settings: EgressSettings, report: Report, makeRoom:
         while (full(origin)) {
           if (late.signal.aborted) throw tooManyConnections(admitted, report)
           signal.throwIfAborted()
-          await makeRoom()
-          if (full(origin)) await delay(roomMs)
+          await closeIdle()
+          if (full(origin)) await delay(recheckMs)
         }
         opening.set(late, origin)
         signal.throwIfAborted()
@@ -94,7 +94,7 @@ export function createDialer(settings: EgressSettings, report: Report, makeRoom:
       }
     },
     close() {
-      closing.abort(new ToolError('BACKEND_UNAVAILABLE', 'The way out to the network is closed.', { retryable: false }))
+      closing.abort(new ToolError('BACKEND_UNAVAILABLE', 'The egress guard is closed.', { retryable: false }))
       for (const socket of open.keys()) socket.destroy()
     },
   }
@@ -103,20 +103,20 @@ export function createDialer(settings: EgressSettings, report: Report, makeRoom:
 interface SocketOptions {
   readonly tls: EgressTarget['tls']
   readonly tunnel: EgressTarget['tunnel']
-  /** For this one attempt. */
+  /** Timeout of this attempt. */
   readonly ms: number
   readonly signal: AbortSignal
 }
 
-/** Opens a socket to an address that was checked; names are not looked up here. */
+/** Opens a socket to a checked address; does no DNS lookup. */
 type OpenSocket = (target: Target, address: string, options: SocketOptions) => Promise<Socket>
 
-/** Loaded by the first encrypted connection. */
+/** Loaded by the first TLS connection. */
 type Tls = typeof import('node:tls')
 
-/** `ca` is trusted beside the usual certificates. */
+/** `ca` is trusted in addition to the default certificates. */
 function createOpenSocket(ca: readonly (string | Uint8Array)[]): OpenSocket {
-  // Made once, because reading all certificates takes a while.
+  // Cached, because parsing all certificates is slow.
   let usual: SecureContext | undefined
 
   const usualContext = ({ createSecureContext, getCACertificates }: Tls): SecureContext => {
@@ -132,7 +132,7 @@ function createOpenSocket(ca: readonly (string | Uint8Array)[]): OpenSocket {
     const socket = library.connect({
       host: address,
       port,
-      // A certificate for an address is compared with the address that is dialled, which is the same.
+      // For an IP address Node verifies the certificate against the dialled address, which is the same.
       ...(isIP(servername) === 0 ? { servername } : {}),
       ALPNProtocols: [...(tls?.alpn ?? ['http/1.1'])],
       rejectUnauthorized: true,
@@ -142,7 +142,7 @@ function createOpenSocket(ca: readonly (string | Uint8Array)[]): OpenSocket {
   }
 }
 
-/** Waits until a socket can be written to; destroys it when that takes too long, fails or is no longer wanted. */
+/** Waits until a socket is connected; destroys it on timeout, error or abort. */
 function ready<S extends Socket>(
   socket: S,
   event: 'connect' | 'secureConnect',
@@ -153,7 +153,7 @@ function ready<S extends Socket>(
   socket.setNoDelay(true)
   const late = Object.assign(new Error('The connection took too long.'), { code: 'ETIMEDOUT' })
   const timer = setTimeout(reject, ms, late)
-  // Stays for good: an error without a listener would end the process, and the user of the socket hears 'close' too.
+  // Never removed: an error without a listener would crash the process. The owner of the socket also gets 'close'.
   socket.on('error', reject)
   socket.once('close', () => reject(new Error('The connection closed before it was open.')))
   socket.setNoDelay(true).once(event, () => resolve(socket))
@@ -166,7 +166,7 @@ function ready<S extends Socket>(
   return settled
 }
 
-/** What a connection brings itself: its `ca` takes the place of the usual certificates. */
+/** The TLS context of a connection with its own certificates: its `ca` replaces the default certificates. */
 function ownContext({ createSecureContext }: Tls, tls: EgressTarget['tls']): SecureContext | undefined {
   if (tls?.ca === undefined && tls?.cert === undefined && tls?.key === undefined) return undefined
   const buffer = (value: string | Uint8Array | undefined): Buffer | undefined =>

@@ -3,10 +3,10 @@ import { createServer as createRawServer, type Server, type Socket } from 'node:
 import type { TestContext } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import type { Egress, EgressEvent, EgressRequest } from './egress.ts'
-import { createEgress } from './guard.ts'
+import { createEgressGuard } from './guard.ts'
 import type { EgressOptions } from './options.ts'
 
-/** A request as a server saw it. */
+/** A request that a server received. */
 export interface Seen {
   readonly method: string
   readonly url: string
@@ -18,13 +18,13 @@ export interface TestServer {
   readonly origin: string
   readonly port: number
   readonly seen: Seen[]
-  /** How many connections were taken. */
+  /** How many connections were accepted. */
   connections(): number
 }
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
 
-/** An HTTP server on loopback that notes what it is sent; closed with the test. */
+/** An HTTP server on loopback that records its requests; closed after the test. */
 export async function serve(
   t: TestContext,
   handler: Handler = (_, response) => void response.end('ok'),
@@ -43,7 +43,7 @@ export async function serve(
   return { ...(await listen(t, server)), seen }
 }
 
-/** A server that speaks whatever its handler writes. */
+/** A TCP server whose handler writes the raw response. */
 export async function serveRaw(t: TestContext, handler: (socket: Socket) => void): Promise<TestServer> {
   return { ...(await listen(t, createRawServer(handler))), seen: [] }
 }
@@ -80,10 +80,10 @@ export interface TestGuard {
   get(url: string | URL, more?: Partial<EgressRequest>): ReturnType<Egress['request']>
 }
 
-/** A guard that is closed with the test, and what it reports. */
+/** A guard that is closed after the test, and its events. */
 export function guard(t: TestContext, options: EgressOptions = {}): TestGuard {
   const events: EgressEvent[] = []
-  const egress = createEgress({ ...options, onEvent: (event) => events.push(event) })
+  const egress = createEgressGuard({ ...options, onEvent: (event) => events.push(event) })
   t.after(() => egress.close())
   const get: TestGuard['get'] = (url, more) => egress.request({ owner: 'test', url, signal: t.signal, ...more })
   return { egress, events, get }
@@ -106,14 +106,14 @@ export function fails(code: string, more: Partial<Pick<ToolError, 'effect' | 're
   }
 }
 
-/** Only for these tests: trusted by nobody, and for names that do not exist. */
+/** For tests only: trusted nowhere, for names that do not exist. */
 export const testKey = `-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgej+GjXKhFvJegEAA
 jvCxpqSf2qpQ+1q2PSLCkdQgDwihRANCAARv6k/LHT4YvdpMVvnrAnc6f81JATr4
 NFtX5xd74aeaUmtJzFOtUaQBmXGpg0Ci9o+Mili74oSC0Lzqkyh4xGtj
 -----END PRIVATE KEY-----
 `
-/** For secure.test and 127.0.0.1, until 2126; signed by itself. */
+/** Self-signed, for secure.test and 127.0.0.1, valid until 2126. */
 export const testCertificate = `-----BEGIN CERTIFICATE-----
 MIIBoTCCAUegAwIBAgIUfV9k8ep5kBxmZH/g1q34EeNYlLEwCgYIKoZIzj0EAwIw
 FjEUMBIGA1UEAwwLR2FudHJ5IHRlc3QwIBcNMjYxMTE1MTEzNjU4WhgPMjEyNjEw

@@ -1,44 +1,48 @@
 import type { Duplex } from 'node:stream'
+import { type EgressOptions, settingsOf } from './options.ts'
+import { parseRules } from './rules.ts'
 
-/** What may be reached: `https://api.example.com`, `https://*.example.com`, or the same with conditions. */
+/** An allowed origin: `https://api.example.com` or `https://*.example.com`, optionally with conditions. */
 export interface EgressRule {
-  /** Scheme, host and, unless it is the scheme's own, port. `*.` at the start of the host stands for any labels. */
+  /** Scheme, host and, unless it is the default, port. `*.` at the start of the host matches one or more labels. */
   readonly origin: string
-  /** HTTP methods, in capitals; all of them when absent. */
+  /** HTTP methods in upper case; all methods when absent. */
   readonly methods?: readonly string[]
-  /** Lets the name lead to a private, loopback or otherwise special address; never to a metadata service. */
+  /** Allows the name to resolve to a private, loopback or otherwise special address; never to a metadata service. */
   readonly private?: boolean
 }
 
 export type EgressAllow = readonly (string | EgressRule)[]
 
-/** Who asks, and how far: rules are for hosts, this is for one connection. */
+/** The owner of a connection and its restrictions: rules apply to hosts, a scope to one connection. */
 export interface EgressScope {
-  /** Who connects, for the events: `http:github`, `mcp:files`. */
+  /** The owner in events: `http:github`, `mcp:files`. */
   readonly owner: string
-  /** For which tenant: where connections are scarce, tenants take turns. Absent for what serves all of them. */
+  /** The tenant for fair shares of connections. Absent for connections that serve all tenants. */
   readonly tenant?: string
-  /** Origins that the owner's own configuration names; they count as allowed while nobody gave rules. */
+  /** Origins from the configuration of the owner; allowed while there are no rules. */
   readonly own?: EgressAllow
-  /** A tool's own list, which narrows what the rules allow and never widens it. */
+  /** The egress list of a tool, which narrows the rules and never widens them. */
   readonly only?: readonly string[]
-  /** In place of the rules, for an owner whose destinations are listed elsewhere; with an empty list it reaches nothing. */
+  /** How a refusal names `only`; `the egress list of the tool` when absent. */
+  readonly onlyName?: string
+  /** Replaces the rules, for an owner whose destinations are configured elsewhere; an empty list allows nothing. */
   readonly instead?: EgressAllow
-  /** Rules that let a name lead to a private address do not count: somebody else chose the destination. */
+  /** Ignores rules for private addresses, because the caller chose the destination. */
   readonly publicOnly?: boolean
 }
 
-/** How far one request may go, where that differs from the guard's own limits. */
+/** Limits of one request that differ from the limits of the guard. */
 export interface EgressBounds {
-  /** Redirects to follow, each checked like a first request; none when absent. */
+  /** Most redirects to follow, each checked like a first request; none when absent. */
   readonly redirects?: number
-  /** Bytes of the body after decoding, beyond which reading fails; the guard's own limit when absent or larger. */
+  /** Most bytes of the decoded body; the limit of the guard when absent or larger. */
   readonly maxBytes?: number
-  /** Time until the headers, for answers that take long to begin; 0 for as long as the signal lets it. */
+  /** Timeout until the response headers; 0 for none but the signal. */
   readonly headersMs?: number
-  /** Time between two pieces of the body, for streams that pause; 0 for as long as the signal lets it. */
+  /** Timeout between two pieces of the body, for streams that pause; 0 for none but the signal. */
   readonly idleMs?: number
-  /** Whoever reads stops when he has enough, so an answer that says it is too large is not refused for that. */
+  /** The reader stops early, so a response with a larger Content-Length is not refused. */
   readonly partial?: boolean
 }
 
@@ -50,59 +54,59 @@ export interface EgressRequest extends EgressScope, EgressBounds {
   readonly signal: AbortSignal
 }
 
-/** A response whose body is decoded (gzip, deflate, br, zstd) and bounded; read it or cancel it. */
+/** A response with a decoded (gzip, deflate, br, zstd) and size-limited body; read it or cancel it. */
 export interface EgressResponse {
   readonly status: number
   readonly headers: Headers
-  /** What `headers` says of the media type; there without the cost of them all. */
+  /** The Content-Type; cheaper than `headers`. */
   readonly contentType: string | undefined
-  /** Whether a request that led here by a redirect may have changed something. */
+  /** Whether an earlier request of a redirect chain may have had a side effect. */
   readonly changed: boolean
-  /** Where the response came from, after redirects. */
+  /** The URL of the response, after redirects. */
   readonly url: string
-  /** Chunks as they come; throws ToolError (RESULT_TOO_LARGE, BACKEND_FAILED, CANCELLED, TIMEOUT). */
+  /** Chunks as they arrive; throws ToolError (RESULT_TOO_LARGE, BACKEND_FAILED, CANCELLED, TIMEOUT). */
   readonly body: AsyncIterable<Uint8Array>
-  /** The whole body; for text that is not UTF-8 the bad bytes are replaced. */
+  /** The whole body; `text` replaces invalid UTF-8. */
   bytes(): Promise<Uint8Array>
   text(): Promise<string>
-  /** Lets go of a body that nobody will read. */
+  /** Discards a body that will not be read. */
   cancel(): void
 }
 
-/** One attempt to leave, as its subscribers hear of it; never with a path, a query or a header. */
+/** The event of one connection attempt or refusal; never holds a path, a query or a header. */
 export interface EgressEvent {
   readonly owner: string
   readonly scheme: string
   readonly host: string
   readonly port: number
-  /** The address that was dialled, when it came to that. */
+  /** The dialled address, when there was one. */
   readonly address?: string
   readonly outcome: 'connected' | 'refused' | 'failed'
-  /** Why not. */
+  /** Why it was refused or failed. */
   readonly reason?: string
 }
 
 /**
- * The one way out to a network. Every name is resolved once, every address of it is checked, and the checked address
- * is the one that is dialled; redirects pass through the same door. Proxy variables are not read.
- * - Concurrency: any number of requests at once; those beyond the connections that there may be wait, tenant by tenant.
- * - Cancellation: everything ends with its signal.
- * - Errors: EGRESS_DENIED for what the rules refuse, RATE_LIMITED when there are too many, BACKEND_UNAVAILABLE when
- *   no connection came about, so that nothing can have been sent; BACKEND_FAILED after that.
- * - Ownership: whoever created it closes it.
+ * The egress guard: the only path to a network. It resolves every name once, checks every address of it, and dials a
+ * checked address; redirects pass the same checks. Proxy environment variables are ignored.
+ * - Concurrency: any number of requests at once; requests beyond the connection limits wait, round-robin by tenant.
+ * - Cancellation: every wait ends with its signal.
+ * - Errors: EGRESS_DENIED when the rules refuse, RATE_LIMITED over a limit, BACKEND_UNAVAILABLE when no connection was
+ *   made, so that nothing was sent; BACKEND_FAILED after that.
+ * - Ownership: the creator closes it.
  */
 export interface Egress {
   request(request: EgressRequest): Promise<EgressResponse>
   /**
-   * Rejects with EGRESS_DENIED when such a request is certain to be refused: no rule allows it, or its host itself says
-   * that it is an address that may not be reached. Looks nothing up, connects to nothing and takes nothing of a rate.
+   * Rejects with EGRESS_DENIED when the request is certain to be refused: no rule allows it, or its host is a forbidden
+   * IP address. Makes no DNS lookup and no connection, and does not spend the rate limit.
    */
   check(request: Pick<EgressRequest, 'url' | 'method'> & EgressScope): Promise<void>
-  /** A checked connection for what is not HTTP/1.1, encrypted when `tls` is given; the caller destroys it. */
+  /** Opens a checked raw connection, with TLS when `tls` is given; the caller destroys it. */
   connect(target: EgressTarget): Promise<Duplex>
-  /** A `fetch` for libraries that take one; it follows no redirect by itself unless `redirects` says so. */
+  /** A `fetch` for libraries that accept one; it follows redirects only up to `redirects` of the scope. */
   fetch(scope: EgressScope & EgressBounds): typeof fetch
-  /** Replaces the rules for what is not yet sent; idle and raw connections that they forbid are closed. */
+  /** Replaces the rules for requests that are not yet sent; closes idle and raw connections that they forbid. */
   setRules(allow: EgressAllow): void
   close(): Promise<void>
 }
@@ -110,7 +114,7 @@ export interface Egress {
 export interface EgressTarget extends EgressScope {
   readonly host: string
   readonly port: number
-  /** For an encrypted connection: certificates to trust and to show, protocols to offer. */
+  /** TLS options: trusted certificates, client certificate and ALPN protocols. */
   readonly tls?: {
     readonly ca?: string | Uint8Array
     readonly cert?: string | Uint8Array
@@ -118,7 +122,36 @@ export interface EgressTarget extends EgressScope {
     readonly alpn?: readonly string[]
     readonly servername?: string
   }
-  /** Somebody else encrypts, as a program does behind a proxy: judged as `https`, dialled without encryption of ours. */
+  /** The client does TLS itself, as behind a proxy: checked as `https`, dialled without TLS. */
   readonly tunnel?: true
   readonly signal: AbortSignal
+}
+
+/** Creates the guard on first use: most executors never connect, and the HTTP client is large. */
+export function createEgress(options: EgressOptions): Egress {
+  // Invalid options fail at start, not at the first call.
+  settingsOf(options)
+  let allow = options.allow
+  let guard: Promise<Egress> | undefined
+  let built: Egress | undefined
+  const load = (): Promise<Egress> => {
+    guard ??= import('./guard.ts').then(({ createEgressGuard }) => {
+      built = createEgressGuard(allow === undefined ? options : { ...options, allow })
+      return built
+    })
+    return guard
+  }
+  return {
+    request: (request) => built?.request(request) ?? load().then((made) => made.request(request)),
+    check: async (request) => (await load()).check(request),
+    connect: async (target) => (await load()).connect(target),
+    fetch: (scope) => async (input, init) => (await load()).fetch(scope)(input, init),
+    setRules(rules: EgressAllow) {
+      parseRules(rules, '/egress/allow')
+      allow = rules
+      // Synchronous, because the next request may follow at once; a guard that is created later uses `rules`.
+      built?.setRules(rules)
+    },
+    close: async () => (await guard)?.close(),
+  }
 }

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { Readable } from 'node:stream'
 import { ToolError } from '@gantry/contract'
 import type { Dispatcher } from 'undici'
+import { onAbort } from '../resilience/abort.ts'
 import type { EgressRequest } from './egress.ts'
 import { broken, unreachable } from './failures.ts'
 import type { HeaderList } from './headers.ts'
@@ -16,71 +17,87 @@ export interface Exchange {
   readonly headers: HeaderList
   readonly body: EgressRequest['body']
   readonly signal: AbortSignal
-  /** Whether nothing can have changed at the other side, by this request and those that led to it. */
+  /** Whether this request and the redirects before it have no side effect. */
   readonly safe: boolean
   readonly headersMs: number
   readonly idleMs: number
-  /** Gives back the place of the connection; called once it is not used any more. */
+  /** Releases the connection slot; called once the connection is no longer in use. */
   readonly leave: () => void
 }
 
-/** Methods that change nothing at the other side. */
+/** Whether a method has no side effect. */
 export function isSafe(method: string): boolean {
   return method === 'GET' || method === 'HEAD'
 }
 
-/** Sends a request and gives the response as soon as its headers are there. */
+/** Sends a request; resolves with the response when its headers have arrived. */
 export function exchange({ pool, retired }: HeldPool, asked: Exchange): Promise<Incoming> {
   const { target, url, method, headers, body, signal, safe } = asked
   signal.throwIfAborted()
-  const sending = body !== undefined && isStream(body) ? streamOf(body) : undefined
+  const sending = isStream(body) ? streamOf(body) : undefined
   const incoming = new Incoming(asked, retired, sending)
   const path = `${url.pathname}${url.search}`
-  const sent = sending ?? (body as string | Uint8Array | undefined) ?? null
-  pool.dispatch({ path, method, headers: headers as string[], body: sent, bodyTimeout: asked.idleMs }, incoming)
+  const sent = isStream(body) ? sending : body
+  pool.dispatch({ path, method, headers, body: sent ?? null, bodyTimeout: asked.idleMs }, incoming)
   return incoming.answered.catch((error: unknown) => {
     if (signal.aborted) throw signal.reason
     throw incoming.sent ? broken(target.origin, safe, error) : unreachable(target, error)
   })
 }
 
-/** A stream that may break at any time, also when undici no longer listens. */
+/** A body stream whose errors are handled, also after undici has removed its listeners. */
 function streamOf(body: AsyncIterable<Uint8Array>): Readable {
   return Readable.from(body).on('error', () => {})
 }
 
-function isStream(body: NonNullable<EgressRequest['body']>): body is AsyncIterable<Uint8Array> {
+function isStream(body: EgressRequest['body']): body is AsyncIterable<Uint8Array> {
   return typeof body === 'object' && Symbol.asyncIterator in body
 }
 
-/** What is accepted of a body while nobody reads it. */
+/** The reason of an abort, which can be any value, as an Error for undici. */
+function asError(reason: unknown): Error {
+  return reason instanceof Error ? reason : new Error('The request was aborted.', { cause: reason })
+}
+
+/** Most bytes buffered ahead of the reader. */
 const aheadBytes = 65_536
 
 /**
- * A request at the pool and what comes back, heard of by undici directly: the stream that it would make of every
- * response costs more than all the checks of the guard.
+ * A dispatched request and its response, as a handler of undici: the stream that undici creates per response costs more
+ * than all checks of the guard.
  *
- * It *waits* for a connection, where undici does not look at any signal; is *sent*, after which a failure may have had
- * an effect; is *answered* when its headers are there; and is then *over*, with its last piece or with a failure, of
- * which the first stays. What waited while the rules changed, or failed while it waited, is never sent. Pieces that
- * nobody has read when it fails are dropped.
+ * # States
+ *
+ * - `waiting`: in the queue of the pool, where undici observes no signal.
+ * - `sent`: on a connection; from here on a failure may have had an effect.
+ * - `answered`: the response headers have arrived.
+ * - `over`: the last piece has arrived, or the request failed; the first failure is kept.
+ *
+ * | from     | to       | cause                                                                              |
+ * | -------- | -------- | ---------------------------------------------------------------------------------- |
+ * | waiting  | sent     | undici writes the request to a connection                                          |
+ * | waiting  | over     | no connection is made, the signal aborts or new rules forbid it: it is never sent  |
+ * | sent     | answered | the response headers arrive                                                        |
+ * | sent     | over     | the connection fails, the signal aborts or `headersMs` passes                      |
+ * | answered | over     | the body ends or fails, or the signal aborts; a failure drops unread pieces        |
+ *
  * - Concurrency: one reader.
- * - Cancellation: the signal ends it in every state but the last.
- * - Ownership: the reader takes all of it or destroys it.
+ * - Cancellation: the signal ends it in every state but `over`.
+ * - Ownership: the reader reads all of it or destroys it.
  */
 export class Incoming implements Dispatcher.DispatchHandler {
   sent = false
   status = 0
-  /** By name in lower case; a list where a name came more than once. */
+  /** By name in lower case; a list for a repeated name. */
   headers: IncomingHttpHeaders = {}
   readonly #asked: Exchange
   readonly #retired: AbortSignal
   readonly #sending: Readable | undefined
   readonly #answered = Promise.withResolvers<this>()
-  readonly #onAbort = (): void => this.#abort(this.#asked.signal.reason)
+  readonly #stopListening: () => void
   readonly #clock: HeadersClock | undefined
   #controller: Dispatcher.DispatchController | undefined
-  /** All that came since the reader last had nothing to take, so that neither it nor its bytes grow without an end. */
+  /** Pieces that arrived since the reader last drained the buffer; cleared when drained, so that it stays bounded. */
   #pieces: Uint8Array[] = []
   #taken = 0
   #ahead = 0
@@ -94,20 +111,20 @@ export class Incoming implements Dispatcher.DispatchHandler {
     this.#retired = retired
     this.#sending = sending
     this.#clock = asked.headersMs === 0 ? undefined : new HeadersClock(asked.headersMs, () => this.#abort(this.#late()))
-    asked.signal.addEventListener('abort', this.#onAbort)
+    this.#stopListening = onAbort(asked.signal, () => this.#abort(asked.signal.reason))
   }
 
-  /** Resolves when the headers are there; rejects with what came instead. */
+  /** Resolves when the headers have arrived; rejects with the failure otherwise. */
   get answered(): Promise<this> {
     return this.#answered.promise
   }
 
-  /** Whether nothing more will come; what came may still be taken. */
+  /** Whether no more pieces will arrive; buffered pieces may still be taken. */
   get over(): boolean {
     return this.#over
   }
 
-  /** The next piece that is here; undefined when there is none, or no more. Throws what ended the body too early. */
+  /** The next buffered piece; undefined when there is none. Throws the failure of a body that ended early. */
   take(): Uint8Array | undefined {
     this.#asked.signal.throwIfAborted()
     if (this.#failure !== undefined) throw this.#failure.error
@@ -117,7 +134,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
     return piece
   }
 
-  /** Waits for another piece, or the end; whoever waits has taken all there was, so that more may come. */
+  /** Waits for another piece or the end, and resumes the connection: the reader has drained the buffer. */
   more(): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#wake = resolve
@@ -134,16 +151,16 @@ export class Incoming implements Dispatcher.DispatchHandler {
     }
   }
 
-  /** Lets go of what nobody will read. */
+  /** Discards the rest of the body. */
   destroy(): void {
     this.#forget()
-    if (!this.#over) this.#abort(Object.assign(new Error('The response was let go.'), { code: 'UND_ERR_ABORTED' }))
+    if (!this.#over) this.#abort(Object.assign(new Error('The response was discarded.'), { code: 'UND_ERR_ABORTED' }))
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     const stopped = this.#failure ?? (this.#retired.aborted ? { error: this.#retired.reason } : undefined)
     if (stopped !== undefined) {
-      controller.abort(stopped.error as Error)
+      controller.abort(asError(stopped.error))
       return
     }
     this.sent = true
@@ -185,7 +202,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
   #abort(error: unknown): void {
     if (this.#over) return
     this.#fail(error)
-    this.#controller?.abort(error as Error)
+    this.#controller?.abort(asError(error))
   }
 
   #fail(error: unknown): void {
@@ -207,7 +224,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
     this.#over = true
     this.#asked.leave()
     this.#clock?.end()
-    this.#asked.signal.removeEventListener('abort', this.#onAbort)
+    this.#stopListening()
     this.#wake?.()
   }
 
@@ -219,8 +236,8 @@ export class Incoming implements Dispatcher.DispatchHandler {
 }
 
 /**
- * Ends a request whose headers do not come in time: each piece of the request that goes out begins the time anew;
- * interim responses (1xx) do not.
+ * Fails a request whose response headers do not arrive in time. Each piece of the request body that is sent restarts the
+ * timeout; informational responses (1xx) do not.
  */
 class HeadersClock {
   readonly #ms: number

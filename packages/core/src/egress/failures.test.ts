@@ -7,14 +7,14 @@ import { targetOf } from './target.ts'
 const target = targetOf(new URL('https://a.test'))
 const coded = (code: string): Error => Object.assign(new Error('hidden words'), { code })
 
-test('only a plain code is taken from an error', () => {
+test('codeOf accepts only a plain error code', () => {
   assert.equal(codeOf(coded('ECONNRESET')), 'ECONNRESET')
   for (const error of [coded('with spaces and a /path'), new Error('x'), undefined, 'ECONNRESET', { code: 7 }]) {
     assert.equal(codeOf(error), 'unknown fault')
   }
 })
 
-test('a failure tells by its code what happened, keeps its cause, and never repeats the cause', () => {
+test('a failure has a code and its cause, and its message never repeats the message of the cause', () => {
   assert.ok(target)
   for (const code of ['ENOTFOUND', 'EAI_AGAIN', 'ECONNREFUSED', 'ETIMEDOUT', 'CERT_HAS_EXPIRED', 'EHOSTUNREACH']) {
     const error = unreachable(target, coded(code))
@@ -32,7 +32,7 @@ test('a failure tells by its code what happened, keeps its cause, and never repe
   )
 })
 
-test('an error that says what it is stays as it is', () => {
+test('a ToolError is passed through unchanged', () => {
   const own = new ToolError('EGRESS_DENIED', 'no')
   assert.ok(target)
   assert.equal(unreachable(target, own), own)

@@ -1,13 +1,13 @@
 import { ToolError } from '@gantry/contract'
 import type { Target } from './target.ts'
 
-/** The short code that Node and undici give their errors. */
+/** The code of an error of Node or undici. */
 export function codeOf(error: unknown): string {
   const code = typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined
   return typeof code === 'string' && /^[A-Z0-9_]{2,60}$/.test(code) ? code : 'unknown fault'
 }
 
-/** No connection came about, so that nothing can have been sent. */
+/** BACKEND_UNAVAILABLE: no connection was made, so nothing was sent. */
 export function unreachable({ host, origin }: Target, cause: unknown): ToolError {
   if (ToolError.is(cause)) return cause
   return new ToolError('BACKEND_UNAVAILABLE', reachWords(host, origin, codeOf(cause)), { cause })
@@ -20,11 +20,11 @@ function reachWords(host: string, origin: string, code: string): string {
   if (code === 'ETIMEDOUT') return `${origin} did not answer in time.`
   if (code === 'ECONNREFUSED') return `${origin} refused the connection.`
   if (/CERT|^ERR_TLS|^ERR_SSL|SIGNED|ISSUER|SIGNATURE/.test(code))
-    return `The certificate or encryption of ${origin} is not to be trusted (${code}).`
-  return `No connection to ${origin} came about (${code}).`
+    return `The TLS handshake with ${origin} failed (${code}).`
+  return `Could not connect to ${origin} (${code}).`
 }
 
-/** A request that went wrong after it was begun to be sent; `safe` when it can have changed nothing. */
+/** BACKEND_FAILED: the request failed after sending began; `safe` when it has no side effect. */
 export function broken(origin: string, safe: boolean, cause: unknown): ToolError {
   if (ToolError.is(cause)) return cause
   const options = { cause, effect: safe ? 'none' : 'possible', retryable: safe } as const
@@ -37,10 +37,10 @@ function brokenWords(cause: unknown): string {
     UND_ERR_HEADERS_OVERFLOW: 'sent more headers than allowed',
     UND_ERR_BODY_TIMEOUT: 'stopped in the middle of its response',
     UND_ERR_SOCKET: 'closed the connection before its response was complete',
-    UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'sent a body of another length than it said',
+    UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'sent a body that does not match its Content-Length',
     ECONNRESET: 'broke the connection before its response was complete',
     EPIPE: 'broke the connection before the request was sent',
-    Z_BUF_ERROR: 'sent a compressed body that is cut off',
+    Z_BUF_ERROR: 'sent a truncated compressed body',
   }
   const known = Object.hasOwn(words, code) ? words[code] : undefined
   if (known !== undefined) return known

@@ -3,11 +3,11 @@ import { Readable } from 'node:stream'
 import { test } from 'node:test'
 import { EnvHttpProxyAgent, request as undiciRequest } from 'undici'
 import { fails, guard, here, serve } from './egress.fixture.ts'
-import { createEgress } from './guard.ts'
+import { createEgressGuard } from './guard.ts'
 
 const unavailable = fails('BACKEND_UNAVAILABLE', { effect: 'none', retryable: true })
 
-test('a request arrives as it was asked for', async (t) => {
+test('the server receives the method, URL, headers and body of a request unchanged', async (t) => {
   const server = await serve(t, (_, response) => response.writeHead(201, { 'x-a': 'b' }).end('made'))
   const { get } = guard(t, { allow: here(server) })
   const headers = { 'X-Tool': 'yes', 'content-type': 'text/plain' }
@@ -23,7 +23,7 @@ test('a request arrives as it was asked for', async (t) => {
   assert.equal(server.seen[2]?.body, 'AB')
 })
 
-test('a fetch sends what fetch takes and gives a Response', async (t) => {
+test('egress.fetch accepts the arguments of fetch and returns a Response', async (t) => {
   const server = await serve(t, (request, response) => {
     if (request.url === '/none') response.writeHead(204).end()
     else response.writeHead(200, { 'set-cookie': ['a=1', 'b=2'] }).end('{"a":1}')
@@ -58,7 +58,7 @@ test('a fetch sends what fetch takes and gives a Response', async (t) => {
   assert.equal((await fetch(`${server.origin}/none`)).body, null)
 })
 
-test('without rules only what the owner names is reached; with an empty list nothing is', async (t) => {
+test('without rules only the origins of the owner are reachable; with an empty list of rules none is', async (t) => {
   const server = await serve(t)
   const free = guard(t)
   const own = here(server)
@@ -70,7 +70,7 @@ test('without rules only what the owner names is reached; with an empty list not
   assert.equal(server.seen.length, 1)
 })
 
-test('a tool that names its origins reaches those and no others', async (t) => {
+test('a tool that lists its origins reaches only those', async (t) => {
   const [named, other] = [await serve(t), await serve(t)]
   const { get } = guard(t, { allow: here(named, other) })
   assert.equal(await (await get(named.origin, { only: [named.origin] })).text(), 'ok')
@@ -80,16 +80,16 @@ test('a tool that names its origins reaches those and no others', async (t) => {
   assert.equal(other.connections(), 0)
 })
 
-test('a refusal says which line to add', async (t) => {
+test('a refusal names the rule to add to egress.allow', async (t) => {
   const { get } = guard(t, { allow: ['https://example.com'], lookup: async () => [{ address: '10.0.0.1', family: 4 }] })
   const missing = 'No rule allows a GET request to http://api.test:8080. Add "http://api.test:8080" to egress.allow.'
   await assert.rejects(get('http://api.test:8080/path?key=1'), fails('EGRESS_DENIED', { message: missing }))
   const inside =
-    'example.com leads to a private or reserved address. If that is meant, put { "origin": "https://example.com", "private": true } into egress.allow.'
+    'example.com leads to a private or reserved address. If that is intended, add { "origin": "https://example.com", "private": true } to egress.allow.'
   await assert.rejects(get('https://example.com/path'), fails('EGRESS_DENIED', { message: inside }))
 })
 
-test('nothing that could not be sent is called sent: a closed port, a missing name, a slow one', async (t) => {
+test('a closed port, an unknown name and a slow lookup are reported with effect none', async (t) => {
   const server = await serve(t)
   const closed = 'http://127.0.0.1:1'
   const post = { method: 'POST', body: 'x' }
@@ -110,7 +110,7 @@ test('nothing that could not be sent is called sent: a closed port, a missing na
   assert.equal(server.connections(), 0)
 })
 
-test('headers that would break out of their place are refused before anything is sent', async (t) => {
+test('header injection, framing headers and invalid methods are refused before anything is sent', async (t) => {
   const server = await serve(t)
   const { get, egress } = guard(t, { allow: here(server) })
   const wrong: Record<string, string>[] = [
@@ -149,7 +149,7 @@ test('headers that would break out of their place are refused before anything is
   )
 })
 
-test('proxy variables are not read', async (t) => {
+test('proxy environment variables are ignored', async (t) => {
   const [server, proxy] = [await serve(t), await serve(t, (_, response) => response.end('proxied'))]
   const names = ['HTTP_PROXY', 'http_proxy', 'HTTPS_PROXY', 'https_proxy', 'ALL_PROXY', 'all_proxy']
   const before = { ...process.env }
@@ -175,7 +175,7 @@ test('proxy variables are not read', async (t) => {
   assert.equal(proxy.connections(), before2)
 })
 
-test('events tell who went where and nothing else, and a subscriber that throws disturbs nothing', async (t) => {
+test('events hold owner, target and outcome and no request data, and a listener that throws fails no request', async (t) => {
   const server = await serve(t)
   const { get, events } = guard(t, { allow: here(server) })
   await (
@@ -199,12 +199,12 @@ test('events tell who went where and nothing else, and a subscriber that throws 
     },
     { owner: 'test', scheme: 'https', host: 'example.com', port: 443, outcome: 'refused', reason: 'no rule allows it' },
   ])
-  const rude = createEgress({ allow: here(server), onEvent: () => assert.fail('subscriber') })
+  const rude = createEgressGuard({ allow: here(server), onEvent: () => assert.fail('subscriber') })
   t.after(() => rude.close())
   assert.equal(await (await rude.request({ owner: 'test', url: server.origin, signal: t.signal })).text(), 'ok')
 })
 
-test('a URL that its owner changes between two requests is judged anew', async (t) => {
+test('a URL object mutated between two requests is checked again', async (t) => {
   const [server, other] = [await serve(t), await serve(t)]
   const { get } = guard(t, { allow: here(server) })
   const url = new URL(server.origin)
@@ -218,7 +218,7 @@ test('a URL that its owner changes between two requests is judged anew', async (
   assert.deepEqual([server.seen.length, other.seen.length], [2, 0])
 })
 
-test('of a header that is given twice the later counts, and so does one over what every request has', async (t) => {
+test('a later header replaces an earlier one of the same name, and replaces a default header', async (t) => {
   const server = await serve(t)
   const { get } = guard(t, { allow: here(server) })
   await (await get(server.origin, { headers: { 'X-A': 'first', 'x-a': 'second', 'User-Agent': 'mine' } })).bytes()

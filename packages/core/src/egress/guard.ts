@@ -1,18 +1,18 @@
 import type { Socket } from 'node:net'
 import { onAbort } from '../resilience/abort.ts'
 import type { Release } from '../resilience/slots.ts'
-import { refuseKnown } from './addresses.ts'
 import { type Admitted, createAdmission, createReport } from './admit.ts'
 import { createConnectionSlots } from './connection-slots.ts'
 import { createDialer } from './dial.ts'
 import type { Egress, EgressBounds, EgressRequest, EgressResponse, EgressScope, EgressTarget } from './egress.ts'
 import { type EgressOptions, settingsOf } from './options.ts'
 import { createPools, noLonger } from './pools.ts'
+import { refuseKnown } from './private-addresses.ts'
 import { isRedirect, request } from './request.ts'
 import { parseUrl, targetOfHost } from './target.ts'
 
-/** Makes the one way out to a network; throws CONFIG_INVALID. It opens nothing before the first request. */
-export function createEgress(options: EgressOptions = {}): Egress {
+/** Creates an egress guard; throws CONFIG_INVALID. It opens no connection before the first request. */
+export function createEgressGuard(options: EgressOptions = {}): Egress {
   const settings = settingsOf(options)
   const report = createReport(settings.onEvent)
   const admission = createAdmission(settings, report)
@@ -56,7 +56,7 @@ export function createEgress(options: EgressOptions = {}): Egress {
     setRules(allow) {
       admission.setRules(allow)
       pools.retire((admitted) => admission.stillAdmits(admitted, false))
-      // A raw connection takes any number of calls, so one that is now forbidden cannot be left to its owner.
+      // A raw connection may carry any number of calls, so the guard closes it when it is no longer allowed.
       for (const [revoke, admitted] of raw) if (!admission.stillAdmits(admitted, true)) revoke.abort(noLonger(admitted))
     },
     async close() {
@@ -67,10 +67,10 @@ export function createEgress(options: EgressOptions = {}): Egress {
   return egress
 }
 
-/** Statuses that the standard allows no body. */
+/** Statuses that must not have a body. */
 const withoutBody = new Set([204, 205, 304])
 
-/** A `fetch` through the guard. It rejects with ToolError, and with the reason of the signal when that is aborted. */
+/** A `fetch` through the guard. Rejects with ToolError, or with the reason of an aborted signal. */
 export function createFetch(egress: Pick<Egress, 'request'>, scope: EgressScope & EgressBounds): typeof fetch {
   return async (input, init) => {
     const url = parseUrl(input instanceof Request ? input.url : input)
@@ -89,7 +89,7 @@ export function createFetch(egress: Pick<Egress, 'request'>, scope: EgressScope 
     })
     if (asked.redirect === 'error' && isRedirect(response.status)) {
       response.cancel()
-      throw new TypeError('The response is a redirect, and redirects were not wanted.')
+      throw new TypeError('The response is a redirect, and the request has `redirect: "error"`.')
     }
     const { status, headers } = response
     const result = new Response(withoutBody.has(status) ? ended(response) : streamOf(response), { status, headers })
@@ -99,7 +99,7 @@ export function createFetch(egress: Pick<Egress, 'request'>, scope: EgressScope 
   }
 }
 
-/** For `Request`, which would repeat a password in its error; the guard refuses the URL as it was given. */
+/** For `Request`, whose error would repeat a password; the guard checks and refuses the original URL. */
 function withoutUser(url: URL): URL {
   const bare = new URL(url)
   bare.username = ''
@@ -107,20 +107,20 @@ function withoutUser(url: URL): URL {
   return bare
 }
 
-/** Reads a body that should be empty, so that its connection can be used again. */
+/** Reads a body that should be empty, so that its connection can be reused. */
 function ended(response: EgressResponse): null {
   response.bytes().catch(() => {})
   return null
 }
 
-/** Whatever has an end that is known is sent as bytes: with a length, and again if a redirect asks for it. */
+/** A body of known length is sent as bytes: with Content-Length, and again after a redirect. */
 async function bodyOf(asked: Request, given: unknown): Promise<EgressRequest['body']> {
   if (asked.body === null) return undefined
   if (given === undefined || given instanceof ReadableStream) return asked.body
   return new Uint8Array(await asked.arrayBuffer())
 }
 
-/** Reads when it is asked to, and lets go of a body that is cancelled before it was read. */
+/** Reads on demand, and cancels the body when the stream is cancelled before it was read. */
 function streamOf(response: EgressResponse): ReadableStream<Uint8Array> {
   const pieces = response.body[Symbol.asyncIterator]()
   return new ReadableStream<Uint8Array>(

@@ -1,27 +1,28 @@
 import { ToolError } from '@gantry/contract'
-import { isFramingHeader, isHeaderName } from '../ids/header-names.ts'
 
-/** Names in lower case, each once, and values in turn, as undici takes them quickest. */
-export type HeaderList = readonly string[]
+/** Names in lower case, each once, alternating with values: the fastest form for undici. */
+export type HeaderList = string[]
 
-/** All that follows a redirect to another origin: any other header could be a credential. */
+/** The only headers that follow a redirect to another origin: any other could hold a credential. */
 const anonymous = new Set(['accept', 'accept-encoding', 'accept-language', 'user-agent'])
-const everyRequest: HeaderList = [
-  ...['accept', '*/*'],
-  ...['accept-encoding', 'gzip, deflate, br, zstd'],
-  ...['user-agent', 'gantry'],
+const everyRequest: readonly string[] = [
+  'accept',
+  '*/*',
+  'accept-encoding',
+  'gzip, deflate, br, zstd',
+  'user-agent',
+  'gantry',
 ]
 const mostHeaders = 200
 const mostBytes = 65_536
 
-/** Checks a caller's headers and adds what every request has, or throws INPUT_INVALID; values are never repeated. */
+/** Checks the headers of a caller and adds the defaults; throws INPUT_INVALID without repeating values. */
 export function requestHeaders(given: { readonly [name: string]: string } = {}): HeaderList {
   const headers = [...everyRequest]
-  const names = Object.keys(given)
-  if (names.length > mostHeaders) throw tooMany()
+  const entries = Object.entries(given)
+  if (entries.length > mostHeaders) throw tooMany()
   let bytes = 0
-  for (const name of names) {
-    const value = given[name] as string
+  for (const [name, value] of entries) {
     const fault = headerFault(name, value)
     if (fault !== undefined) throw new ToolError('INPUT_INVALID', fault, { stage: 'execute' })
     bytes += name.length + value.length
@@ -45,31 +46,81 @@ function tooMany(): ToolError {
   return new ToolError('INPUT_INVALID', message, { stage: 'execute' })
 }
 
-/** What may be sent to another origin than the one the headers were meant for. */
+/** The headers that may be sent to another origin. */
 export function withoutCredentials(headers: HeaderList): HeaderList {
   return only(headers, (name) => anonymous.has(name))
 }
 
-/** What is left when a redirect drops the body. */
+/** The headers without those of the body, for a redirect that drops the body. */
 export function withoutBody(headers: HeaderList): HeaderList {
   return only(headers, (name) => !name.startsWith('content-'))
 }
 
-/** Whether a header goes along to another origin, where a credential in it would be lost to somebody else. */
+/** Whether a header is sent to another origin, where a credential in it would leak. */
 export function followsRedirects(name: string): boolean {
   return anonymous.has(name.toLowerCase())
 }
 
 function only(headers: HeaderList, wanted: (name: string) => boolean): HeaderList {
-  return headers.filter((_, at) => wanted(headers[at - (at % 2)] as string))
+  return headers.filter((_, at) => wanted(headers[at - (at % 2)] ?? ''))
 }
 
 function headerFault(name: string, value: unknown): string | undefined {
   if (!isHeaderName(name)) return 'A header has a name that is not allowed.'
-  // They say where a message ends or who is meant; set by a caller they would let one request carry another.
+  // Framing headers delimit the message; a caller that sets them could smuggle a second request.
   if (isFramingHeader(name)) return `The header ${name} may not be set.`
   if (typeof value !== 'string') return `The value of the header ${name} is not a text.`
   if (/[^\t\x20-\x7e\x80-\xff]/.test(value))
     return `The value of the header ${name} has a character that is not allowed.`
   return undefined
+}
+
+const framing: ReadonlySet<string> = new Set([
+  'host',
+  'content-length',
+  'transfer-encoding',
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'upgrade',
+  'expect',
+  'proxy-authorization',
+  'proxy-authenticate',
+  'http2-settings',
+])
+const sensitive: ReadonlySet<string> = new Set([
+  'authorization',
+  'cookie',
+  'set-cookie',
+  'content-type',
+  'content-encoding',
+  'accept-encoding',
+  'forwarded',
+  'x-http-method',
+  'x-http-method-override',
+  'x-method-override',
+  'x-original-url',
+  'x-rewrite-url',
+  'x-real-ip',
+  'idempotency-key',
+])
+const sensitiveFamilies = /^(?:x-forwarded|proxy)-/
+const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$/
+
+/** Whether a text is a valid header name. */
+export function isHeaderName(name: string): boolean {
+  return token.test(name)
+}
+
+/** Whether a header belongs to the connection or to the framing of the message; only the egress guard sets those. */
+export function isFramingHeader(name: string): boolean {
+  return framing.has(name.toLowerCase())
+}
+
+/** Whether a header identifies the sender or controls how the message is read; arguments must not set it implicitly. */
+export function isSensitiveHeader(name: string): boolean {
+  const lower = name.toLowerCase()
+  return sensitive.has(lower) || sensitiveFamilies.test(lower)
 }

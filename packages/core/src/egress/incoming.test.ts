@@ -43,7 +43,7 @@ function start(options: { readonly retired?: AbortSignal; readonly sending?: Rea
   return { incoming, stop, notes, controller: controllerOf(notes) }
 }
 
-test('no more is accepted ahead of the reader than a bound, and more only when all of it was taken', async () => {
+test('the response pauses when its buffer exceeds the bound, and resumes when the reader has drained it', async () => {
   const { incoming, controller } = start()
   incoming.onRequestStart(controller)
   incoming.onResponseStart(controller, 200, {})
@@ -63,7 +63,7 @@ test('no more is accepted ahead of the reader than a bound, and more only when a
   assert.equal((await pieces.next()).done, true)
 })
 
-test('what was cancelled, or forbidden, while it waited for a connection is never sent', async () => {
+test('a request cancelled or forbidden while it waits for a connection is never sent', async () => {
   const reason = new Error('left')
   const cancelled = start()
   cancelled.stop.abort(reason)
@@ -74,7 +74,7 @@ test('what was cancelled, or forbidden, while it waited for a connection is neve
   for (const { incoming, notes } of [cancelled, forbidden]) assert.deepEqual([incoming.sent, notes], [false, [reason]])
 })
 
-test('a signal ends a body that is under way, and neither its pieces nor its listener stay', async () => {
+test('an abort ends a body in flight, drops its buffered pieces and removes the listener', async () => {
   const { incoming, stop, notes, controller } = start()
   incoming.onRequestStart(controller)
   incoming.onResponseStart(controller, 200, {})
@@ -89,7 +89,7 @@ test('a signal ends a body that is under way, and neither its pieces nor its lis
   assert.deepEqual([notes, getEventListeners(stop.signal, 'abort').length], [[reason], 0])
 })
 
-test('a body that breaks is an error even when pieces of it are there, and one that ended is not let go twice', () => {
+test('a broken body is an error even when pieces are buffered, and destroying an ended body does nothing', () => {
   const broken = start()
   broken.incoming.onRequestStart(broken.controller)
   broken.incoming.onResponseStart(broken.controller, 200, {})
@@ -104,7 +104,7 @@ test('a body that breaks is an error even when pieces of it are there, and one t
   assert.deepEqual([ended.notes, ended.incoming.take(), ended.incoming.over], [[], undefined, true])
 })
 
-test('a stream that was being sent is let go when the request fails', async () => {
+test('the request stream is destroyed when the request fails', async () => {
   const sending = new Readable({ read() {} })
   const { incoming } = start({ sending })
   incoming.onResponseError(null, new Error('refused'))

@@ -3,13 +3,13 @@ import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { settingsOf } from './options.ts'
 
-test('what is left out is filled in', () => {
+test('settingsOf fills in defaults', () => {
   const settings = settingsOf({ connectMs: 5, allow: [] })
   assert.deepEqual([settings.connectMs, settings.headersMs, settings.maxResponseBytes], [5, 30_000, 16_777_216])
   assert.deepEqual([settings.rules, settingsOf({}).rules, settings.ca], [[], undefined, []])
 })
 
-test('every wrong option is named with its path', () => {
+test('every invalid option is refused with its path', () => {
   const wrong: [unknown, string][] = [
     [{ alow: [] }, '/egress/alow'],
     [{ maxResponseBytes: 0 }, '/egress/maxResponseBytes'],
@@ -17,8 +17,8 @@ test('every wrong option is named with its path', () => {
     [{ connectMs: 2 ** 31 }, '/egress/connectMs'],
     [{ headersMs: '5' }, '/egress/headersMs'],
     [{ maxConnections: 1.5 }, '/egress/maxConnections'],
-    [{ rate: { perSecond: 0, burst: 1 } }, '/egress/rate'],
-    [{ rate: { perSecond: 1 } }, '/egress/rate'],
+    [{ rate: { perSecond: 0, burst: 1 } }, '/egress/rate/perSecond'],
+    [{ rate: { perSecond: 1 } }, '/egress/rate/burst'],
     [{ rate: null }, '/egress/rate'],
     [{ ca: [7] }, '/egress/ca'],
     [{ lookup: 'dns' }, '/egress/lookup'],

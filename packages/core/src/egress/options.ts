@@ -1,47 +1,46 @@
-import { type Issue, ToolError } from '@gantry/contract'
-import { isObject } from '../json/kinds.ts'
-import { didYouMean } from '../search/near.ts'
+import { above0, callback, part, whole } from '../options/option.ts'
+import { optionsCheck, refuse } from '../options/options.ts'
 import type { EgressAllow, EgressEvent } from './egress.ts'
 import { parseRules, type Rule } from './rules.ts'
 
-/** An address that a name leads to. */
+/** An address of a name. */
 export interface HostAddress {
   readonly address: string
   readonly family: number
 }
 
-/** Finds the addresses of a name; its answers are checked like any others. */
+/** Resolves a name; the addresses are checked. */
 export type HostLookup = (host: string, signal: AbortSignal) => Promise<readonly HostAddress[]>
 
-/** How a guard is made; all of it may be left out. */
+/** Options of an egress guard, all optional. */
 export interface EgressOptions {
-  /** What may be reached; without it, only what a backend's own configuration names, and with an empty list nothing. */
+  /** Allowed origins. Without it, only the origins in the configuration of a backend; with an empty list, none. */
   readonly allow?: EgressAllow
-  /** Bytes of one body after decoding; 16 MiB. */
+  /** Most bytes of a decoded body; 16 MiB. */
   readonly maxResponseBytes?: number
-  /** Bytes of one response's headers; 16 KiB. */
+  /** Most bytes of response headers; 16 KiB. */
   readonly maxHeaderBytes?: number
-  /** Time for finding the address, connecting and encrypting; 10 s. */
+  /** Timeout for the DNS lookup, the connection and the TLS handshake; 10 s. */
   readonly connectMs?: number
-  /** Time from the end of a request to the headers of its response; 30 s. */
+  /** Timeout from the end of a request to the headers of its response; 30 s. */
   readonly headersMs?: number
-  /** Time between two pieces of a body; 30 s. */
+  /** Timeout between two pieces of a body; 30 s. */
   readonly idleMs?: number
-  /** Connections at once; 256. */
+  /** Most connections in use; 352, of which a tenant holds three quarters at most. */
   readonly maxConnections?: number
-  /** Connections at once to one origin; 32. */
+  /** Most connections in use to one origin; 44, of which a tenant holds three quarters at most. */
   readonly maxConnectionsPerOrigin?: number
-  /** Requests and connections to one origin; unlimited when absent. */
+  /** Rate limit of requests and connections to one origin; unlimited when absent. */
   readonly rate?: { readonly perSecond: number; readonly burst: number }
-  /** PEM certificates to trust beside the usual ones. */
+  /** PEM certificates to trust in addition to the defaults. */
   readonly ca?: string | Uint8Array | readonly (string | Uint8Array)[]
-  /** Instead of the system's resolver. */
+  /** Replaces the resolver of the system. */
   readonly lookup?: HostLookup
-  /** Hears of each attempt to connect and each refusal; what it throws is ignored. */
+  /** Called for each connection attempt and each refusal; errors it throws are ignored. */
   readonly onEvent?: (event: EgressEvent) => void
 }
 
-/** Options with everything filled in and the rules parsed. */
+/** Options with defaults and parsed rules. */
 export interface EgressSettings {
   readonly rules: readonly Rule[] | undefined
   readonly maxResponseBytes: number
@@ -63,60 +62,60 @@ const numbers = {
   connectMs: 10_000,
   headersMs: 30_000,
   idleMs: 30_000,
-  maxConnections: 256,
-  maxConnectionsPerOrigin: 32,
+  maxConnections: 352,
+  maxConnectionsPerOrigin: 44,
 }
-/** Node's timers overflow beyond this, and fire at once. */
+/** Node timers overflow beyond this and fire at once. */
 const longest = 2_147_483_647
-const known = [...Object.keys(numbers), 'allow', 'rate', 'ca', 'lookup', 'onEvent']
+const size = whole(1, longest)
+const check = optionsCheck<EgressOptions>({
+  members: {
+    // `parseRules` checks it below.
+    allow: true,
+    maxResponseBytes: size,
+    maxHeaderBytes: size,
+    connectMs: size,
+    headersMs: size,
+    idleMs: size,
+    maxConnections: size,
+    maxConnectionsPerOrigin: size,
+    rate: {
+      type: 'object',
+      properties: { perSecond: above0, burst: size },
+      required: ['perSecond', 'burst'],
+      additionalProperties: false,
+    },
+    ca: part(isCertificates, 'PEM text, or a list of such texts'),
+    lookup: callback,
+    onEvent: callback,
+  },
+})
 
-/** Fills in what is missing, or throws CONFIG_INVALID with the path of each wrong option. */
+/** Applies defaults; throws CONFIG_INVALID with the path of each invalid option. */
 export function settingsOf(options: EgressOptions): EgressSettings {
-  const issues: Issue[] = []
-  const fault = (key: string, message: string): void => void issues.push({ path: `/egress${key}`, message })
-  for (const key of Object.keys(options)) {
-    if (!known.includes(key)) fault(`/${key}`, `is not an option${didYouMean(key, known)}`)
-  }
-  for (const key of Object.keys(numbers) as (keyof typeof numbers)[]) {
-    if (options[key] !== undefined && !isWhole(options[key])) fault(`/${key}`, 'must be a whole number above 0')
-  }
+  refuse('options of egress', check.issues(options, '/egress'))
   const { rate, ca = [], lookup, onEvent } = options
-  if (rate !== undefined && !(isObject(rate) && isAbove0(rate.perSecond) && isWhole(rate.burst))) {
-    fault('/rate', 'must be { perSecond, burst }: a number above 0 and a whole number above 0')
-  }
-  const certificates: readonly unknown[] = Array.isArray(ca) ? ca : [ca]
-  if (!certificates.every(isCertificate)) fault('/ca', 'must be PEM text, or a list of such texts')
-  if (lookup !== undefined && typeof lookup !== 'function') fault('/lookup', 'must be a function')
-  if (onEvent !== undefined && typeof onEvent !== 'function') fault('/onEvent', 'must be a function')
-  if (issues.length > 0) {
-    const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
-    throw new ToolError('CONFIG_INVALID', `Egress was given wrong options: ${text}.`, { details: { issues } })
-  }
   return {
     ...numbers,
     ...pick(options),
     rules: options.allow === undefined ? undefined : parseRules(options.allow, '/egress/allow'),
     rate,
-    ca: certificates.filter(isCertificate),
+    ca: [ca].flat().filter(isCertificate),
     lookup,
     onEvent,
   }
 }
 
-/** The numbers that were given. */
+/** The numeric options that are set. */
 function pick(options: EgressOptions): Partial<typeof numbers> {
   const given = Object.entries(options).filter(([key, value]) => Object.hasOwn(numbers, key) && value !== undefined)
   return Object.fromEntries(given)
 }
 
+function isCertificates(value: unknown): boolean {
+  return Array.isArray(value) ? value.every(isCertificate) : isCertificate(value)
+}
+
 function isCertificate(value: unknown): value is string | Uint8Array {
   return typeof value === 'string' || value instanceof Uint8Array
-}
-
-function isWhole(value: unknown): boolean {
-  return Number.isInteger(value) && Number(value) > 0 && Number(value) <= longest
-}
-
-function isAbove0(value: unknown): boolean {
-  return typeof value === 'number' && Number.isFinite(value) && value > 0
 }

@@ -7,39 +7,39 @@ import type { EgressSettings } from './options.ts'
 
 type Undici = typeof import('undici')
 
-/** Connections to one origin that are kept for the next request. */
+/** A pool of reusable connections to one origin. */
 export interface HeldPool {
   readonly pool: Pool
-  /** Aborted when new rules forbid it, so that nothing that still waits is sent. */
+  /** Aborted when new rules forbid the pool, so that no waiting request is sent. */
   readonly retired: AbortSignal
 }
 
 interface Held extends HeldPool {
   readonly admitted: Admitted
   readonly stop: AbortController
-  /** Those that are open, each with what requests are sent by. */
+  /** Open sockets by client. */
   readonly sockets: Map<Client, Socket>
 }
 
 /**
- * Keeps HTTP connections for reuse. A connection is used again only by the owner it was opened for and under the same
- * verdict, so that one to a private address never serves a request whose rules know nothing of private addresses.
+ * Keeps HTTP connections for reuse. A connection is reused only by its owner and under the same verdict, so that a
+ * connection to a private address never serves a request that must not reach private addresses.
  */
 export interface Pools {
-  /** Loads what `get` needs: not before the first request, because that takes longer than most programs to start. */
+  /** Loads undici; deferred to the first request, because loading takes longer than most programs take to start. */
   load(): Undici | Promise<Undici>
-  /** Without a wait between what was admitted and what is held, so that no change of the rules can fall between. */
+  /** Synchronous, so that the rules cannot change between the admission and the use of the pool. */
   get(admitted: Admitted, undici: Undici): HeldPool
-  /** Lets go of those that no longer fit: what runs on them ends, nothing new begins. */
+  /** Retires pools that no longer fit: running requests finish, and no new request starts. */
   retire(fits: (admitted: Admitted) => boolean): void
-  /** Closes connections that carry no request, also those of an origin to which others do. */
+  /** Closes connections without a request, also when other connections of the same origin are in use. */
   closeIdle(): Promise<void>
   close(): Promise<void>
 }
 
 export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
   const pools = new Map<string, Held>()
-  /** The one that was asked for last, while it is kept. */
+  /** The most recently used pool, while it is kept. */
   let latest: Held | undefined
   let undici: Undici | Promise<Undici> | undefined
 
@@ -96,7 +96,7 @@ export function createPools(settings: EgressSettings, dialer: Dialer): Pools {
     },
     get(admitted, loaded) {
       if (latest !== undefined && isLike(latest.admitted, admitted)) return latest
-      // No origin holds a line break, so two keys are alike only when their parts are.
+      // An origin holds no line break, so the key is unambiguous.
       const key = `${admitted.private}\n${admitted.target.origin}\n${admitted.owner}`
       const held = pools.get(key)
       if (held === undefined && pools.size >= settings.maxConnections) void closeIdle()
@@ -127,7 +127,7 @@ function isLike(one: Admitted, other: Admitted): boolean {
   return one.owner === other.owner && one.private === other.private && one.target.origin === other.target.origin
 }
 
-/** Why something that was allowed ends. */
+/** EGRESS_DENIED for a connection that new rules forbid. */
 export function noLonger({ target }: Admitted): ToolError {
-  return new ToolError('EGRESS_DENIED', `The rules changed, and no longer allow ${target.origin}.`)
+  return new ToolError('EGRESS_DENIED', `The egress rules changed and no longer allow ${target.origin}.`)
 }

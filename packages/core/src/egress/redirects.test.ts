@@ -11,7 +11,7 @@ const credentials = {
   'x-goog-token': 'tok-4',
 }
 
-test('a redirect is handed back unless redirects are asked for', async (t) => {
+test('a redirect response is returned unless the request allows redirects', async (t) => {
   const server = await serve(t, (_, response) => response.writeHead(302, { location: '/next' }).end('moved'))
   const { get, egress } = guard(t, { allow: here(server) })
   const response = await get(server.origin)
@@ -25,7 +25,7 @@ test('a redirect is handed back unless redirects are asked for', async (t) => {
   )
 })
 
-test('every redirect to a private address is refused, and the private server is not touched', async (t) => {
+test('every redirect to a private address is refused without a connection to it', async (t) => {
   const secret = await serve(t)
   let status = 301
   const server = await serve(t, (_, response) =>
@@ -48,7 +48,7 @@ test('every redirect to a private address is refused, and the private server is 
   assert.equal(secret.connections(), 1)
 })
 
-test('a redirect that a rule for the method does not cover is refused', async (t) => {
+test('a redirect whose method no rule allows is refused', async (t) => {
   const other = await serve(t)
   const server = await serve(t, (_, response) => response.writeHead(303, { location: other.origin }).end())
   const { get } = guard(t, { allow: [...here(server), { origin: other.origin, private: true, methods: ['POST'] }] })
@@ -59,7 +59,7 @@ test('a redirect that a rule for the method does not cover is refused', async (t
   assert.equal(other.connections(), 0)
 })
 
-test('another origin sees no header that could be a credential, not even on the way back', async (t) => {
+test('a redirect to another origin sends no header that could hold a credential', async (t) => {
   const third = await serve(t, (_, response) => response.end('end'))
   const second = await serve(t, (_, response) => response.writeHead(307, { location: `${third.origin}/3` }).end())
   const first = await serve(t, (request, response) =>
@@ -85,7 +85,7 @@ test('another origin sees no header that could be a credential, not even on the 
   assert.equal(second.seen.length + third.seen.length, 2)
 })
 
-test('credentials that an origin stripped once do not come back with the origin', async (t) => {
+test('credentials dropped by a redirect stay dropped when a later redirect returns to the first origin', async (t) => {
   const second = await serve(t, (_, response) => response.writeHead(302, { location: `${first.origin}/back` }).end())
   const first = await serve(t, (request, response) =>
     request.url === '/back' ? response.end('ok') : response.writeHead(302, { location: second.origin }).end(),
@@ -123,7 +123,7 @@ test('301, 302 and 303 turn POST into GET without its body; 307 and 308 repeat i
   assert.equal(server.seen[3]?.method, 'HEAD')
 })
 
-test('a request that changes something does not follow to another origin, and a stream is not sent twice', async (t) => {
+test('a request with a side effect is not redirected to another origin, and a stream body is not sent twice', async (t) => {
   const other = await serve(t)
   const server = await serve(t, (request, response) =>
     response.writeHead(307, { location: request.url === '/here' ? '/again' : other.origin }).end(),
@@ -137,7 +137,7 @@ test('a request that changes something does not follow to another origin, and a 
   assert.equal(other.connections(), 0)
 })
 
-test('after a POST, a redirect to a closed port no longer claims that nothing happened', async (t) => {
+test('after a POST, a redirect to a closed port reports effect possible', async (t) => {
   const gone = 'http://127.0.0.1:1'
   const server = await serve(t, (_, response) => response.writeHead(303, { location: gone }).end())
   const { get } = guard(t, { allow: here(server, { origin: gone }) })
@@ -148,7 +148,7 @@ test('after a POST, a redirect to a closed port no longer claims that nothing ha
 
 test('a signal that aborts after a POST keeps its own reason', async (t) => {
   const stop = new AbortController()
-  const reason = new ToolError('TIMEOUT', 'the time is over')
+  const reason = new ToolError('TIMEOUT', 'the time has passed')
   const server = await serve(t, (request, response) => {
     if (request.method === 'POST') response.writeHead(303, { location: '/slow' }).end()
     else stop.abort(reason)
@@ -158,7 +158,7 @@ test('a signal that aborts after a POST keeps its own reason', async (t) => {
   await assert.rejects(get(server.origin, asked), (error) => error === reason)
 })
 
-test('a redirect with a backslash, a control character, a user or another scheme is not followed', async (t) => {
+test('a redirect with a backslash, a control character, user info or another scheme is refused', async (t) => {
   const other = await serve(t)
   const place = other.origin.slice('http://'.length)
   let location = ''
@@ -186,7 +186,7 @@ test('a redirect with a backslash, a control character, a user or another scheme
   assert.equal(other.seen[0]?.url, '/fine')
 })
 
-test('redirects end after as many as were asked for', async (t) => {
+test('redirects beyond the limit of the request fail with BACKEND_FAILED', async (t) => {
   const server = await serve(t, (request, response) => response.writeHead(302, { location: `${request.url}x` }).end())
   const { get } = guard(t, { allow: here(server) })
   await assert.rejects(get(server.origin, { redirects: 3 }), fails('BACKEND_FAILED'))
@@ -195,7 +195,7 @@ test('redirects end after as many as were asked for', async (t) => {
   assert.equal(server.seen.length, 4 + 21)
 })
 
-test('a fetch follows as its caller and its scope both allow', async (t) => {
+test('egress.fetch follows redirects only when both its caller and its scope allow them', async (t) => {
   const server = await serve(t, (request, response) =>
     request.url === '/' ? response.writeHead(302, { location: '/next' }).end() : response.end('ok'),
   )

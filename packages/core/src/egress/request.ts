@@ -10,7 +10,7 @@ import type { Pools } from './pools.ts'
 import { present } from './response.ts'
 import { parseUrl } from './target.ts'
 
-/** What a request goes through. */
+/** The components that a request passes. */
 interface RequestPorts {
   readonly settings: EgressSettings
   readonly admission: Admission
@@ -19,10 +19,10 @@ interface RequestPorts {
   readonly report: Report
 }
 
-/** Beyond this, a chain of redirects is a loop. */
+/** Most redirects of any request; a longer chain counts as a loop. */
 const mostRedirects = 20
 
-/** One request and the redirects it leads to; each hop passes every check anew. */
+/** Sends a request and follows its redirects; each hop passes every check. */
 export async function request(ports: RequestPorts, asked: EgressRequest): Promise<EgressResponse> {
   const { settings, admission, places, pools } = ports
   const { signal, redirects = 0, headersMs = settings.headersMs, idleMs = settings.idleMs } = asked
@@ -52,7 +52,7 @@ export async function request(ports: RequestPorts, asked: EgressRequest): Promis
         leave,
       }
       const response = await orLeave(leave, () => {
-        // The rules may have changed during a wait, and a pool is asked for under those of now.
+        // The rules may have changed during the wait for a slot, so the request is checked again.
         const allowed = taken === leave ? admitted : admission.check(url, method, asked)
         return exchange(pools.get(allowed, undici), step)
       })
@@ -61,7 +61,7 @@ export async function request(ports: RequestPorts, asked: EgressRequest): Promis
       const follow = redirects > 0 && typeof location === 'string' && isRedirect(response.status)
       if (!follow) return present(response, step, limitOf(asked, settings), changed, asked.partial)
       response.destroy()
-      if (!(left > 0)) throw new ToolError('BACKEND_FAILED', `${target.origin} redirects too often.`)
+      if (!(left > 0)) throw new ToolError('BACKEND_FAILED', `${target.origin} sent more redirects than allowed.`)
       hop = reported(ports.report, asked.owner, step, () => nextHop(step, response.status, location))
     }
   } catch (error) {
@@ -69,7 +69,7 @@ export async function request(ports: RequestPorts, asked: EgressRequest): Promis
   }
 }
 
-/** Gives the place back when the request does not begin; one that begins does so itself. */
+/** Releases the slot when the request does not start; a started request releases it itself. */
 function orLeave<T>(leave: Release, begin: () => T): T {
   try {
     return begin()
@@ -89,31 +89,31 @@ const usualMethods: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT',
 function verbOf(method: string): string {
   const verb = method.toUpperCase()
   if (/^[A-Z][A-Z-]{0,30}$/.test(verb)) return verb
-  throw new ToolError('INPUT_INVALID', 'The HTTP method is not one.', { stage: 'execute' })
+  throw new ToolError('INPUT_INVALID', 'The HTTP method is not a valid token.', { stage: 'execute' })
 }
 
 function limitOf({ maxBytes }: EgressRequest, { maxResponseBytes }: EgressSettings): number {
   return maxBytes !== undefined && maxBytes < maxResponseBytes ? maxBytes : maxResponseBytes
 }
 
-/** A redirect that is refused is an attempt to leave like any other. */
+/** Reports a refused redirect like any other refusal. */
 function reported(report: Report, owner: string, { target }: Exchange, next: () => Hop): Hop {
   try {
     return next()
   } catch (error) {
-    report(owner, target, { outcome: 'refused', reason: 'its redirect is not followed' })
+    report(owner, target, { outcome: 'refused', reason: 'redirect not followed' })
     throw error
   }
 }
 
-/** What a failure means when an earlier request may have changed something: no longer that nothing happened. */
+/** The error of a redirect chain whose first request may have had a side effect: effect `possible`, not retryable. */
 function afterChange(error: ToolError): ToolError {
   if (error.effect === 'possible') return error
   const code = error.code === 'EGRESS_DENIED' || error.code === 'RESULT_TOO_LARGE' ? error.code : 'BACKEND_FAILED'
   return new ToolError(code, error.message, { cause: error, effect: 'possible', retryable: false })
 }
 
-/** One request on the way to a response. */
+/** One request of a redirect chain. */
 export interface Hop {
   readonly url: URL
   readonly method: string
@@ -123,14 +123,14 @@ export interface Hop {
 
 const redirects = new Set([301, 302, 303, 307, 308])
 
-/** Whether a response sends the caller elsewhere. */
+/** Whether a status is a redirect. */
 export function isRedirect(status: number): boolean {
   return redirects.has(status)
 }
 
-/** The next request, before its own checks; throws EGRESS_DENIED for a redirect that is not followed anywhere. */
+/** The next request, not yet checked against the rules. Throws EGRESS_DENIED for a redirect that is never followed. */
 export function nextHop(hop: Hop, status: number, location: string): Hop {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the check is for control characters
   if (/[\\\x00-\x20\x7f]/.test(location)) throw refuse('with characters that browsers and servers read differently')
   const url = parseLocation(location, hop.url)
   if (hop.url.protocol === 'https:' && url.protocol === 'http:') throw refuse('from https to http')
@@ -138,19 +138,22 @@ export function nextHop(hop: Hop, status: number, location: string): Hop {
   const kept = toGet ? { ...hop, method: 'GET', headers: withoutBody(hop.headers), body: undefined } : hop
   if (url.origin === hop.url.origin) return again({ ...kept, url })
   if (!isSafe(kept.method) || kept.body !== undefined)
-    throw refuse('of a request that changes something to another origin')
+    throw refuse('to another origin, for a request that may have a side effect,')
   return { ...kept, url, headers: withoutCredentials(kept.headers) }
 }
 
-/** A stream has gone out already and cannot be sent twice. */
+/** A stream body is consumed by the first request and cannot be sent again. */
 function again(hop: Hop): Hop {
   if (hop.body === undefined || typeof hop.body === 'string' || hop.body instanceof Uint8Array) return hop
-  throw new ToolError('BACKEND_FAILED', 'A redirect asks for a body again that was a stream and is gone.')
+  throw new ToolError(
+    'BACKEND_FAILED',
+    'A redirect asks for the request body again, but the body was a stream that is already consumed.',
+  )
 }
 
 function parseLocation(location: string, base: URL): URL {
   const url = URL.parse(location, base.href)
-  if (url === null) throw refuse('to something that is not a URL')
+  if (url === null) throw refuse('to an invalid URL')
   return parseUrl(url)
 }
 

@@ -5,7 +5,7 @@ import type { EgressResponse } from './egress.ts'
 import type { Exchange, Incoming } from './exchange.ts'
 import { broken } from './failures.ts'
 
-/** A response as its reader sees it: decoded, bounded, and without the headers that speak of the encoded form. */
+/** A response for its reader: decoded, size-limited, and without the headers of the encoded form. */
 export function present(
   raw: Incoming,
   asked: Exchange,
@@ -17,7 +17,7 @@ export function present(
   if (raw.status > 599) {
     raw.destroy()
     const effect = safe ? 'none' : 'possible'
-    throw new ToolError('BACKEND_FAILED', `${target.origin} answered with a status that does not exist.`, { effect })
+    throw new ToolError('BACKEND_FAILED', `${target.origin} answered with an invalid status.`, { effect })
   }
   const encoding = headerOf(raw.headers, 'content-encoding')
   if (
@@ -32,7 +32,7 @@ export function present(
   return new Presented(raw, asked, encoding, limit, changed)
 }
 
-/** A class, because an object with getters of its own costs more to make than all that is asked of most. */
+/** A class, because an object literal with getters costs more to create than most readers use of it. */
 class Presented implements EgressResponse {
   readonly status: number
   readonly changed: boolean
@@ -81,7 +81,7 @@ class Presented implements EgressResponse {
   }
 }
 
-/** A body that needs no decoding; nearly every one is here in one piece when it is asked for. */
+/** Reads a body that needs no decoding; most are already buffered in one piece. */
 async function readWhole(raw: Incoming, { target, safe, signal }: Exchange, limit: number): Promise<Uint8Array> {
   const pieces: Uint8Array[] = []
   let bytes = 0
@@ -109,7 +109,7 @@ async function readPieces(body: AsyncIterable<Uint8Array>): Promise<Uint8Array> 
   return Buffer.concat(pieces)
 }
 
-/** One header as `Headers` would give it. */
+/** One header as `Headers` returns it. */
 function headerOf(raw: IncomingHttpHeaders, name: string): string | undefined {
   const value = Object.hasOwn(raw, name) ? raw[name] : undefined
   return Array.isArray(value) ? value.join(', ') : value
@@ -124,13 +124,13 @@ function headersOf(raw: IncomingHttpHeaders, encoded: boolean): Headers {
   return headers
 }
 
-/** How a body is read. */
+/** Options for reading a body. */
 interface BodyOptions {
   readonly origin: string
   /** The `Content-Encoding`, if any. */
   readonly encoding: string | undefined
   readonly limit: number
-  /** Whether the request can have changed nothing. */
+  /** Whether the request has no side effect. */
   readonly safe: boolean
   readonly signal: AbortSignal
 }
@@ -141,25 +141,25 @@ type Decoder = (zlib: Zlib, first: Uint8Array) => Transform
 const decoders: { readonly [encoding: string]: Decoder } = {
   gzip: (zlib) => zlib.createGunzip(),
   'x-gzip': (zlib) => zlib.createGunzip(),
-  // Some servers leave out the two bytes of zlib's own header.
+  // Some servers omit the two bytes of the zlib header.
   deflate: (zlib, [first = 0]) => ((first & 0x0f) === 8 ? zlib.createInflate() : zlib.createInflateRaw()),
   br: (zlib) => zlib.createBrotliDecompress(),
-  // RFC 9659: more than 8 MiB of window may not be asked of a reader.
+  // RFC 9659 limits the window to 8 MiB.
   zstd: (zlib) => zlib.createZstdDecompress({ params: { [zlib.constants.ZSTD_d_windowLogMax]: 23 } }),
 }
 
-/** Where the pieces come from; `destroy` lets go of those that were not read. */
+/** The source of a body; `destroy` drops unread pieces. */
 interface BodySource extends AsyncIterable<Uint8Array> {
   destroy(): void
 }
 
-/** The decoded pieces of a body. The source is destroyed when reading ends, however it ends. */
+/** The decoded pieces of a body. The source is destroyed when reading ends, stops early or fails. */
 export async function* readBody(source: BodySource, options: BodyOptions): AsyncGenerator<Uint8Array, void, undefined> {
   const { origin, limit, safe, signal } = options
   const tooLarge = (): ToolError => tooLargeBody(origin, limit, safe)
   try {
     const encoding = encodingOf(options)
-    // The encoded form counts too: an endless row of empty gzip members decodes to nothing.
+    // The encoded bytes are limited too: an endless sequence of empty gzip members decodes to nothing.
     const wire = bounded(source, limit + Math.ceil(limit / 64) + 1_024, tooLarge)
     yield* bounded(encoding === undefined ? wire : decoded(wire, encoding), limit, tooLarge)
   } catch (error) {
@@ -177,7 +177,7 @@ function tooLargeBody(origin: string, limit: number, safe: boolean): ToolError {
   })
 }
 
-/** The one encoding to undo; a second one serves only to hide how much there is. */
+/** The decoder of the body; stacked encodings are refused, because they hide the decoded size. */
 function encodingOf({ origin, encoding = '', safe }: BodyOptions): Decoder | undefined {
   const names = encoding
     .toLowerCase()
@@ -188,7 +188,7 @@ function encodingOf({ origin, encoding = '', safe }: BodyOptions): Decoder | und
   if (name === undefined) return undefined
   const decoder = Object.hasOwn(decoders, name) ? decoders[name] : undefined
   if (names.length === 1 && decoder !== undefined) return decoder
-  const words = names.length > 1 ? 'encoded more than once' : 'in an encoding that is not known'
+  const words = names.length > 1 ? 'encoded more than once' : 'in an unknown encoding'
   throw new ToolError('BACKEND_FAILED', `${origin} sent a body ${words}.`, { effect: safe ? 'none' : 'possible' })
 }
 

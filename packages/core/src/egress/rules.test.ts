@@ -11,14 +11,19 @@ function verdict(allow: unknown, url: string, method = 'GET'): 'no' | 'public' |
   return found.allowed ? (found.private ? 'private' : 'public') : 'no'
 }
 
-test('a rule is compared by scheme, host and port', () => {
+test('a rule matches by scheme, host and port', () => {
   const rule = ['https://API.example.com']
   for (const url of ['https://api.example.com', 'https://api.example.com:443/path?a=b', 'https://api.example.com./']) {
     assert.equal(verdict(rule, url), 'public', url)
   }
   for (const url of [
-    ...['http://api.example.com', 'https://api.example.com:8443', 'https://example.com', 'https://x.api.example.com'],
-    ...['https://api.example.com.evil.test', 'https://evilapi.example.com', 'https://api-example.com'],
+    'http://api.example.com',
+    'https://api.example.com:8443',
+    'https://example.com',
+    'https://x.api.example.com',
+    'https://api.example.com.evil.test',
+    'https://evilapi.example.com',
+    'https://api-example.com',
   ]) {
     assert.equal(verdict(rule, url), 'no', url)
   }
@@ -27,7 +32,7 @@ test('a rule is compared by scheme, host and port', () => {
   assert.equal(verdict(['https://bücher.example'], 'https://xn--bcher-kva.example/'), 'public')
 })
 
-test('`*.` stands for one or more labels, not for none', () => {
+test('`*.` matches one or more labels', () => {
   const rule = ['https://*.example.com']
   assert.equal(verdict(rule, 'https://a.example.com'), 'public')
   assert.equal(verdict(rule, 'https://a.b.example.com'), 'public')
@@ -36,7 +41,7 @@ test('`*.` stands for one or more labels, not for none', () => {
   }
 })
 
-test('methods and private hold for the rule they stand in', () => {
+test('methods and private apply only to their own rule', () => {
   const rules = [
     { origin: 'http://db.test', methods: ['GET', 'HEAD'], private: true },
     { origin: 'http://db.test', methods: ['POST'] },
@@ -48,7 +53,7 @@ test('methods and private hold for the rule they stand in', () => {
   assert.equal(verdict(['http://db.test'], 'http://db.test', 'raw'), 'public')
 })
 
-test('a rule with anything but an origin is refused, with its path and what to write', () => {
+test('a rule that is not an origin is refused with its path and an example', () => {
   const wrong: [unknown, string, RegExp][] = [
     ['https://example.com/', '/0/origin', /such as "https:\/\/example\.com"/],
     ['https://example.com/path', '/0/origin', /without user, path or query, such as "https:\/\/example\.com"/],
@@ -70,7 +75,7 @@ test('a rule with anything but an origin is refused, with its path and what to w
     ['https://*.*.example.com', '/0/origin', /one "\*\." only/],
     ['https://a.*.example.com', '/0/origin', /one "\*\." only/],
     [7, '/0', /must be an origin/],
-    [{}, '/0/origin', /must be a text/],
+    [{}, '/0/origin', /is required and must be a string such as/],
     [{ origin: 'https://example.com', method: ['GET'] }, '/0/method', /did you mean "methods"/],
     [{ origin: 'https://example.com', methods: ['get'] }, '/0/methods', /in capitals/],
     [{ origin: 'https://example.com', methods: [] }, '/0/methods', /in capitals/],
@@ -91,7 +96,7 @@ test('a rule with anything but an origin is refused, with its path and what to w
   assert.throws(() => parseRules('https://example.com', '/egress/allow'), /must be a list/)
 })
 
-test('a fault does not repeat a password', () => {
+test('an error about a rule does not repeat a password', () => {
   assert.throws(
     () => parseRules(['https://user:hunter2@example.com'], '/egress/allow'),
     (error) => !String(error).includes('hunter2'),

@@ -1,15 +1,17 @@
 import { isIP } from 'node:net'
-import { type Issue, ToolError } from '@gantry/contract'
-import { isObject } from '../json/kinds.ts'
-import { didYouMean } from '../search/near.ts'
+import type { Issue } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
+import { flag, part, ruled } from '../options/option.ts'
+import { optionsCheck, refuse } from '../options/options.ts'
+import type { EgressRule } from './egress.ts'
 import { type Target, targetOf } from './target.ts'
 
-/** A rule as it is compared. */
+/** A parsed rule. */
 export interface Rule {
   readonly scheme: 'http' | 'https'
   /** Without the `*.` when `below` is set. */
   readonly host: string
-  /** Whether any name below the host is meant, and not the host itself. */
+  /** Matches any name below the host, and not the host itself. */
   readonly below: boolean
   readonly port: number
   readonly methods: ReadonlySet<string> | undefined
@@ -19,22 +21,29 @@ export interface Rule {
 /** Whether a target may be reached, and whether its address may be private. */
 export type Verdict = { readonly allowed: true; readonly private: boolean } | { readonly allowed: false }
 
-const keys = ['origin', 'methods', 'private']
+const check = optionsCheck<EgressRule>({
+  members: {
+    origin: ruled((origin) => {
+      const read = parseOrigin(origin)
+      return typeof read === 'string' ? read : undefined
+    }, 'a string such as "https://api.example.com"'),
+    methods: part(isMethods, 'a list of HTTP methods in capitals, such as ["GET"]'),
+    private: flag,
+  },
+  required: ['origin'],
+})
 
-/** Parses rules, or throws CONFIG_INVALID with the path of each one that is wrong. */
+/** Parses rules; throws CONFIG_INVALID with the path of each invalid one. */
 export function parseRules(allow: unknown, path: string): readonly Rule[] {
   const issues: Issue[] = []
   const list: readonly unknown[] = Array.isArray(allow) ? allow : []
   if (!Array.isArray(allow)) issues.push({ path, message: 'must be a list of origins' })
   const rules = list.map((item, index) => parseRule(item, `${path}/${index}`, issues))
-  if (issues.length > 0) {
-    const text = issues.map((issue) => `${issue.path} ${issue.message}`).join('; ')
-    throw new ToolError('CONFIG_INVALID', `An egress rule is wrong: ${text}.`, { details: { issues } })
-  }
+  refuse('egress rules', issues)
   return rules.filter((rule) => rule !== undefined)
 }
 
-/** Judges a request by the rules; without a method, as for a raw connection, a rule for some methods does not count. */
+/** Checks a request against the rules; without a method, as for a raw connection, a rule with `methods` does not match. */
 export function judge(rules: readonly Rule[], target: Target, method: string | undefined): Verdict {
   let verdict: Verdict = { allowed: false }
   for (const rule of rules) {
@@ -45,7 +54,7 @@ export function judge(rules: readonly Rule[], target: Target, method: string | u
   return verdict
 }
 
-/** Whether a rule speaks of this target, whatever the method. */
+/** Whether a rule matches a target, for some method. */
 export function covers(rule: Rule, { scheme, host, port }: Target): boolean {
   if (rule.scheme !== scheme || rule.port !== port) return false
   return rule.below ? host.endsWith(`.${rule.host}`) : host === rule.host
@@ -56,34 +65,24 @@ function has({ methods }: Rule, method: string | undefined): boolean {
 }
 
 function parseRule(item: unknown, path: string, issues: Issue[]): Rule | undefined {
-  const before = issues.length
   const rule = typeof item === 'string' ? { origin: item } : item
   if (!isObject(rule)) {
     issues.push({ path, message: 'must be an origin such as "https://api.example.com", or an object with one' })
     return undefined
   }
-  for (const key of Object.keys(rule)) {
-    if (!keys.includes(key))
-      issues.push({ path: `${path}/${key}`, message: `is not an option${didYouMean(key, keys)}` })
-  }
-  const { methods } = rule
-  if (methods !== undefined && !isMethods(methods)) {
-    issues.push({ path: `${path}/methods`, message: 'must be a list of HTTP methods in capitals, such as ["GET"]' })
-  }
-  if (rule.private !== undefined && typeof rule.private !== 'boolean') {
-    issues.push({ path: `${path}/private`, message: 'must be true or false' })
-  }
+  const found = check.issues(rule, path)
+  issues.push(...found)
   const origin = parseOrigin(rule.origin)
-  if (typeof origin === 'string') issues.push({ path: `${path}/origin`, message: origin })
-  if (issues.length > before || typeof origin === 'string') return undefined
+  if (found.length > 0 || typeof origin === 'string') return undefined
+  const { methods } = rule
   return { ...origin, methods: isMethods(methods) ? new Set(methods) : undefined, private: rule.private === true }
 }
 
 type Origin = Pick<Rule, 'scheme' | 'host' | 'below' | 'port'>
 
-/** The origin of a rule, or what is wrong with it. */
+/** The parsed origin of a rule, or why it is invalid. */
 function parseOrigin(origin: unknown): Origin | string {
-  if (typeof origin !== 'string') return 'must be a text such as "https://api.example.com"'
+  if (typeof origin !== 'string') return 'must be a string such as "https://api.example.com"'
   const [, scheme = '', rest = ''] = /^(https?):\/\/([^/?#@\\\s]+)$/i.exec(origin) ?? []
   if (rest === '') return originFault(origin)
   const below = rest.startsWith('*.')
@@ -98,7 +97,7 @@ function parseOrigin(origin: unknown): Origin | string {
   return { scheme: target.scheme, host: target.host, below, port: target.port }
 }
 
-/** Says what to write instead. */
+/** An error with an example of a valid origin. */
 function originFault(origin: string): string {
   const url = URL.parse(origin)
   const target = url === null ? undefined : targetOf(url)

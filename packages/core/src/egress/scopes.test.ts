@@ -4,7 +4,7 @@ import { fails, guard, here, serve } from './egress.fixture.ts'
 
 const denied = fails('EGRESS_DENIED')
 
-test('an owner with a list in place of the rules is judged by that list alone', async (t) => {
+test('a scope with its own list is checked against that list instead of the rules', async (t) => {
   const [ruled, listed] = [await serve(t), await serve(t)]
   const { get, egress } = guard(t, { allow: here(ruled) })
   const instead = here(listed)
@@ -12,12 +12,12 @@ test('an owner with a list in place of the rules is judged by that list alone', 
   await assert.rejects(get(ruled.origin, { instead }), denied)
   await assert.rejects(get(listed.origin, { instead: [listed.origin] }), denied, 'without a word of private addresses')
   await assert.rejects(get(listed.origin, { instead: [] }), denied)
-  await assert.rejects(get(listed.origin), denied, 'nobody else gains by it')
+  await assert.rejects(get(listed.origin), denied, 'other scopes gain nothing by it')
   egress.setRules([])
   assert.equal((await get(listed.origin, { instead })).status, 200, 'new rules are not about it')
 })
 
-test('for an owner that is held to public addresses rules for private ones do not count', async (t) => {
+test('a scope restricted to public addresses ignores rules for private addresses', async (t) => {
   const server = await serve(t)
   const looked: string[] = []
   const lookup = async (host: string) => {
@@ -35,7 +35,7 @@ test('for an owner that is held to public addresses rules for private ones do no
   assert.equal(server.seen.length, 1)
 })
 
-test('what is certain to be refused is known without a lookup or a connection', async (t) => {
+test('egress.check refuses a forbidden target without a lookup or a connection', async (t) => {
   const server = await serve(t)
   const lookup = () => assert.fail('it was looked up')
   const { egress } = guard(t, { lookup, rate: { perSecond: 0.001, burst: 1 } })

@@ -4,7 +4,7 @@ import type { TestContext } from 'node:test'
 /** The four numbers of an address. */
 export type Bytes = readonly [number, number, number, number]
 
-/** Counts every TCP connection that this process begins, whoever begins it. */
+/** Counts every TCP connection that this process opens. */
 export function countDials(t: TestContext): () => number {
   let dials = 0
   const onSocket = (): void => {
@@ -20,7 +20,7 @@ const hex = (...bytes: readonly number[]): string => bytes.map((byte) => byte.to
 const circled = (text: string): string =>
   text.replace(/\d/g, (digit) => (digit === '0' ? '⓪' : String.fromCodePoint(0x245f + Number(digit))))
 
-/** The ways to write an address that URL parsing turns into the plain one, so that it can be dialled. */
+/** Notations of an address that URL parsing normalizes to the plain address. */
 export function plainForms([a, b, c, d]: Bytes, port: number): string[] {
   const whole = ((a * 256 + b) * 256 + c) * 256 + d
   const octal = (byte: number): string => `0${byte.toString(8)}`
@@ -41,7 +41,7 @@ export function plainForms([a, b, c, d]: Bytes, port: number): string[] {
   ]
 }
 
-/** Forms that stay IPv6 addresses and would be led to the IPv4 address by a translator or a tunnel. */
+/** IPv6 addresses that NAT64 or a tunnel maps to the IPv4 address. */
 export function hiddenForms([a, b, c, d]: Bytes, port: number): string[] {
   const [dotted, high, low] = [[a, b, c, d].join('.'), hex(a, b), hex(c, d)]
   const hosts = [

@@ -7,7 +7,7 @@ import { fails, guard, here, serve } from './egress.fixture.ts'
 import type { HostLookup } from './options.ts'
 import { type Bytes, countDials, hiddenForms, originOf, plainForms } from './ssrf.fixture.ts'
 
-test('no way of writing a loopback address reaches a listener, unless the rule says private', async (t) => {
+test('no notation of a loopback address reaches a listener, unless the rule allows private addresses', async (t) => {
   const server = await serve(t)
   const dials = countDials(t)
   const loopback: Bytes = [127, 0, 0, 1]
@@ -33,7 +33,7 @@ test('no way of writing a loopback address reaches a listener, unless the rule s
   assert.equal(dials(), urls.length)
 })
 
-test('no way of writing a metadata address leads anywhere, whatever the rule says', async (t) => {
+test('no notation of a metadata address is reachable, whatever the rule allows', async (t) => {
   const dials = countDials(t)
   const services: Bytes[] = [
     [169, 254, 169, 254],
@@ -55,7 +55,7 @@ test('no way of writing a metadata address leads anywhere, whatever the rule say
   assert.equal(dials(), 0)
 })
 
-test('what only looks like an address is not a URL, and is not looked up', async (t) => {
+test('a malformed address is refused as an invalid URL, without a lookup', async (t) => {
   const asked: string[] = []
   const lookup: HostLookup = async (host) => {
     asked.push(host)
@@ -68,7 +68,7 @@ test('what only looks like an address is not a URL, and is not looked up', async
   assert.deepEqual(asked, [])
 })
 
-test('a name that leads to loopback or to a metadata service is refused after it was looked up, before it is dialled', async (t) => {
+test('a name that resolves to loopback or a metadata service is refused after the lookup and before the dial', async (t) => {
   const server = await serve(t)
   const dials = countDials(t)
   const names = new Map([
@@ -94,7 +94,7 @@ test('a name that leads to loopback or to a metadata service is refused after it
   assert.equal(await (await get(`http://ｌｏｃａｌｈｏｓｔ.:${server.port}/`)).text(), 'ok')
 })
 
-test('one private address among public ones refuses them all', async (t) => {
+test('a name with one private address among public ones is refused', async (t) => {
   const server = await serve(t)
   const dials = countDials(t)
   const lookup: HostLookup = async () => [
@@ -108,7 +108,7 @@ test('one private address among public ones refuses them all', async (t) => {
   assert.equal(server.connections(), 0)
 })
 
-/** A DNS server on loopback that gives one answer after the other, each to be forgotten at once. */
+/** A DNS server on loopback that returns the given answers in turn, with a TTL of 0. */
 async function serveDns(
   t: TestContext,
   answers: readonly (readonly string[])[],
@@ -132,14 +132,14 @@ async function serveDns(
   return { lookup, asked: () => asked }
 }
 
-test('a name that changes its address after the check is dialled where it was checked', async (t) => {
+test('DNS rebinding: the guard dials the address that it checked', async (t) => {
   const victim = await serve(t, (_, response) => response.end('victim'))
   const lured = createServer((_, response) => response.end('checked'))
   await new Promise<void>((resolve) => lured.listen(victim.port, '127.0.0.2', resolve))
   t.after(() => void lured.close().closeAllConnections())
   const url = `http://rebind.test:${victim.port}/`
 
-  // Without the guard: a client that checks one answer and lets the connection ask again is led to the victim.
+  // Control: a client that checks one answer and resolves again to connect reaches the victim.
   const naive = await serveDns(t, [['127.0.0.2'], ['127.0.0.1']])
   assert.deepEqual(await naive.lookup('rebind.test', t.signal), [{ address: '127.0.0.2', family: 4 }])
   const [second] = await naive.lookup('rebind.test', t.signal)
@@ -166,7 +166,7 @@ test('a name that changes its address after the check is dialled where it was ch
   assert.equal(victim.seen.length, 1)
 })
 
-test('a name that was public is checked again for the next connection', async (t) => {
+test('a name is resolved and checked again for the next connection', async (t) => {
   const server = await serve(t)
   const dials = countDials(t)
   const dns = await serveDns(t, [['93.184.215.14'], ['127.0.0.1'], ['93.184.215.14', '127.0.0.1']])
@@ -186,7 +186,7 @@ test('a name that was public is checked again for the next connection', async (t
   assert.equal(server.connections(), 0)
 })
 
-test('a user in the URL is refused, whichever side of the @ looks harmless', async (t) => {
+test('user info in a URL is refused, on whichever side of the @ the allowed host stands', async (t) => {
   const server = await serve(t)
   const { get, egress } = guard(t, { allow: [...here(server), 'http://example.com'] })
   const place = server.origin.slice('http://'.length)
@@ -219,7 +219,7 @@ test('a user in the URL is refused, whichever side of the @ looks harmless', asy
   assert.equal(await (await get(`${server.origin}/a@b?c@d#e@f`)).text(), 'ok')
 })
 
-test('only http and https go out', async (t) => {
+test('schemes other than http and https are refused', async (t) => {
   const { get, events } = guard(t, { allow: ['http://example.com'] })
   for (const url of [
     'file:///etc/passwd',

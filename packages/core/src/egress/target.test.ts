@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { fails } from './egress.fixture.ts'
 import { parseUrl, targetOf, targetOfHost } from './target.ts'
 
-test('a target has its usual form, whatever way it was written', () => {
+test('targetOf normalizes scheme, host and port', () => {
   assert.deepEqual(targetOf(new URL('HTTPS://Example.COM.:443/path')), {
     scheme: 'https',
     host: 'example.com',
@@ -32,7 +32,7 @@ test('a host and a port are parsed like a URL', () => {
   }
 })
 
-test('what is not a URL is said to be none, without repeating it', () => {
+test('the error for an invalid URL does not repeat the URL', () => {
   assert.throws(
     () => parseUrl('http://user:hunter2@ /'),
     fails('INPUT_INVALID', { message: 'The URL cannot be parsed.' }),

@@ -1,21 +1,21 @@
 import { ToolError } from '@gantry/contract'
 
-/** Where a connection goes, as WHATWG URL parsing understands it: never a raw string of a caller. */
+/** The target of a connection, from WHATWG URL parsing: never a raw string of a caller. */
 export interface Target {
   readonly scheme: 'http' | 'https'
-  /** A name in lower case without a dot at its end, or an IP address in its usual form without brackets. */
+  /** A name in lower case without a trailing dot, or a normalized IP address without brackets. */
   readonly host: string
   readonly port: number
-  /** As a rule would name it. */
+  /** In the form of a rule. */
   readonly origin: string
 }
 
 const usualPorts = { http: 80, https: 443 } as const
 
-/** Parses a URL, or says that it is none. */
+/** Parses a URL or throws INPUT_INVALID. */
 export function parseUrl(url: string | URL, base?: URL): URL {
   try {
-    // Nobody changes a URL that was made for the request, so it need not be parsed twice.
+    // A URL object is already parsed.
     return url instanceof URL ? url : new URL(url, base)
   } catch {
     throw new ToolError('INPUT_INVALID', 'The URL cannot be parsed.', { stage: 'execute' })
@@ -31,13 +31,13 @@ export function targetOf(url: URL): Target | undefined {
   return { scheme, host, port, origin: originOf(scheme, host, port) }
 }
 
-/** Without the brackets of an IPv6 address, or the dot that may end a name. */
+/** The host without the brackets of an IPv6 address and without a trailing dot. */
 function plainHost(hostname: string): string {
   if (hostname.startsWith('[')) return hostname.slice(1, -1)
   return hostname.endsWith('.') ? hostname.slice(0, -1) : hostname
 }
 
-/** The target of a host and a port that did not come as a URL. */
+/** The target of a host and a port. */
 export function targetOfHost(scheme: 'http' | 'https', host: string, port: number): Target {
   const plain = typeof host === 'string' && host !== '' && !/[/?#@\\\s]/.test(host)
   if (!plain || !Number.isInteger(port) || port < 1 || port > 65_535) {

@@ -25,7 +25,7 @@ async function serveTls(t: TestContext, more: { maxVersion?: 'TLSv1.1' } = {}, l
   return { origin: `https://secure.test:${port}`, port, names }
 }
 
-test('a certificate that nobody signed is refused before anything is sent, and trusted when it is given', async (t) => {
+test('an untrusted certificate is refused before anything is sent, and accepted when its CA is configured', async (t) => {
   const server = await serveTls(t)
   const allow = here(server)
   const strict = guard(t, { allow, lookup: loopback })
@@ -44,7 +44,7 @@ test('a certificate that nobody signed is refused before anything is sent, and t
   assert.deepEqual(server.names, Array(3).fill('secure.test'))
 })
 
-test('a certificate for another name is refused, also when the environment says not to look', async (t) => {
+test('a certificate for another name is refused, even with NODE_TLS_REJECT_UNAUTHORIZED=0', async (t) => {
   const server = await serveTls(t)
   const origin = `https://other.test:${server.port}`
   const { get } = guard(t, { allow: here({ origin }), lookup: loopback, ca: testCertificate })
@@ -59,7 +59,7 @@ test('a certificate for another name is refused, also when the environment says 
   await assert.rejects(plain.get(origin), fails('BACKEND_UNAVAILABLE'))
 })
 
-test('a literal address is compared with the addresses of the certificate', async (t) => {
+test('an IP address is verified against the IP addresses of the certificate', async (t) => {
   const { port } = await serveTls(t)
   const { get } = guard(t, { allow: here({ origin: `https://127.0.0.1:${port}` }), ca: testCertificate })
   assert.equal(await (await get(`https://127.0.0.1:${port}/`)).text(), 'encrypted')
@@ -73,7 +73,7 @@ test('TLS before 1.2 is refused', async (t) => {
   await assert.rejects(get(server.origin), fails('BACKEND_UNAVAILABLE'))
 })
 
-test('a redirect from https to http is not followed, though both are allowed', async (t) => {
+test('a redirect from https to http is refused, even when rules allow both', async (t) => {
   const plain = await serve(t)
   const server = await serveTls(t, {}, plain.origin)
   const { get } = guard(t, { allow: here(server, plain), lookup: loopback, ca: testCertificate })
@@ -81,14 +81,14 @@ test('a redirect from https to http is not followed, though both are allowed', a
   assert.equal(plain.connections(), 0)
 })
 
-test('a server that speaks no TLS is unavailable', async (t) => {
+test('a server without TLS fails with BACKEND_UNAVAILABLE', async (t) => {
   const plain = await serve(t)
   const origin = `https://secure.test:${plain.port}`
   const { get } = guard(t, { allow: here({ origin }), lookup: loopback })
   await assert.rejects(get(origin), fails('BACKEND_UNAVAILABLE', { effect: 'none' }))
 })
 
-test('a raw connection brings its own certificates, name and protocols', async (t) => {
+test('a raw connection uses its own certificates, server name and ALPN protocols', async (t) => {
   const shown: unknown[] = []
   const server = createTlsServer(
     {
@@ -121,7 +121,7 @@ test('a raw connection brings its own certificates, name and protocols', async (
   await assert.rejects(egress.connect(target), fails('EGRESS_DENIED'))
 })
 
-test('a tunnel is judged as https and dialled without encryption, and rules for http or for methods do not allow it', async (t) => {
+test('a tunnel is checked as https and dialled without TLS, and rules for http or for methods do not allow it', async (t) => {
   const plain = createRawServer((socket) => socket.end('hello'))
   const { port } = await listen(t, plain)
   const target = { owner: 'sandbox:1', host: '127.0.0.1', port, tunnel: true, signal: t.signal } as const

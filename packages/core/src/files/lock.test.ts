@@ -4,13 +4,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import { whileLocked } from './lock.ts'
+import { whileLocked } from './private-file.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'gantry-lock-'))
 after(() => rmSync(folder, { recursive: true }))
 const options = { signal: new AbortController().signal, code: 'CONFIG_INVALID' } as const
 
-test('only one works at a time, and the lock goes with the work, also when that fails', async () => {
+test('whileLocked runs one callback at a time and removes the lock afterwards, also when the callback fails', async () => {
   const file = join(folder, 'new', 'book.json')
   const order: string[] = []
   const work = (name: string) =>
@@ -29,7 +29,7 @@ test('only one works at a time, and the lock goes with the work, also when that 
   assert.ok(!existsSync(`${file}.lock`))
 })
 
-test('a lock that was left behind is named, with who held it, after a bounded wait, and stays', async () => {
+test('after a bounded wait for a stale lock, the error names the lock file and its holder, and the lock is kept', async () => {
   const file = join(folder, 'left.json')
   const lock = `${file}.lock`
   writeFileSync(lock, '123 on elsewhere')

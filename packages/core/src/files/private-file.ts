@@ -1,9 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { constants, type Stats } from 'node:fs'
-import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises'
+import { type FileHandle, mkdir, open, readFile, rename, rm } from 'node:fs/promises'
+import { hostname } from 'node:os'
 import { dirname } from 'node:path'
+import { type ErrorCode, ToolError } from '@gantry/contract'
+import { pause } from '../resilience/retry.ts'
 
-/** What became of reading a file. Nothing but regular files is read: a pipe would block, a device may never end. */
+/** The result of reading a file. Only regular files are read: a pipe would block, and a device may never end. */
 export type PrivateFile =
   | { readonly state: 'read'; readonly bytes: Buffer; readonly stats: Stats }
   | { readonly state: 'not-a-file' }
@@ -11,7 +14,7 @@ export type PrivateFile =
 
 const chunkBytes = 4_096
 
-/** Reads a regular file of at most `most` bytes, never through a link; rejects with what the system says when it cannot. */
+/** Reads a regular file of at most `most` bytes, never through a link; rejects with the system error. */
 export async function readPrivate(path: string, most: number): Promise<PrivateFile> {
   const flags = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOFOLLOW ?? 0)
   const handle = await open(path, flags)
@@ -25,21 +28,21 @@ export async function readPrivate(path: string, most: number): Promise<PrivateFi
   }
 }
 
-/** Reads until the end or `most` bytes; the size is a guess only, because a file can change after it was looked at. */
+/** Reads to the end or to `most` bytes; `size` is only a hint, because the file may change after `stat`. */
 async function readAtMost(handle: FileHandle, most: number, size: number): Promise<Buffer> {
   const chunks: Buffer[] = []
   let total = 0
   while (total < most) {
-    const room = Buffer.alloc(Math.min(most - total, Math.max(chunkBytes, size - total + 1)))
-    const { bytesRead } = await handle.read(room)
+    const buffer = Buffer.alloc(Math.min(most - total, Math.max(chunkBytes, size - total + 1)))
+    const { bytesRead } = await handle.read(buffer)
     if (bytesRead === 0) break
-    chunks.push(room.subarray(0, bytesRead))
+    chunks.push(buffer.subarray(0, bytesRead))
     total += bytesRead
   }
   return Buffer.concat(chunks, total)
 }
 
-/** Writes a file that only its owner may read, whole or not at all, in place of the one that is there. */
+/** Replaces a file atomically by one with mode 600. */
 export async function replacePrivate(path: string, text: string): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 })
   const draft = `${path}.${randomBytes(6).toString('hex')}.tmp`
@@ -53,7 +56,7 @@ export async function replacePrivate(path: string, text: string): Promise<void> 
   }
 }
 
-/** Makes a file that only its owner may read; rejects with EEXIST when there is something. */
+/** Creates a file with mode 600; rejects with EEXIST when the path exists. */
 export async function createPrivate(path: string, text: string): Promise<void> {
   const handle = await open(path, 'wx', 0o600)
   try {
@@ -64,18 +67,68 @@ export async function createPrivate(path: string, text: string): Promise<void> {
   }
 }
 
-/** Makes a rename last through a power cut, where the system can. */
+/** Syncs the folder, so that a rename survives a power failure, where the system supports it. */
 async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r').catch(() => undefined)
   await handle?.sync().catch(() => undefined)
   await handle?.close()
 }
 
-/** Whether a system error says that there is nothing under this name. */
+/** Whether a system error means that the file does not exist. */
 export function isAbsent(error: unknown): boolean {
   return codeOf(error) === 'ENOENT'
 }
 
 export function codeOf(error: unknown): string | undefined {
-  return error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
+}
+
+const lookEveryMs = 25
+
+export interface LockOptions {
+  readonly signal: AbortSignal
+  /** The error code when the lock is not released in time. */
+  readonly code: ErrorCode
+  /** How long to wait for the lock; ten seconds when absent. */
+  readonly waitMs?: number
+}
+
+/**
+ * Runs `work` under an exclusive lock file, within this process and across processes.
+ * A stale lock is never broken: two processes that do so at once would both run. The error names the file to remove.
+ */
+export async function whileLocked<T>(file: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
+  const lock = `${file}.lock`
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 }).catch((error: unknown) => {
+    throw unwritable(lock, options.code, error)
+  })
+  await take(lock, options)
+  try {
+    return await work()
+  } finally {
+    await rm(lock, { force: true })
+  }
+}
+
+async function take(lock: string, { signal, code, waitMs = 10_000 }: LockOptions): Promise<void> {
+  const holder = `${process.pid} on ${hostname()}`
+  for (let waitedMs = 0; ; waitedMs += lookEveryMs) {
+    try {
+      return await createPrivate(lock, holder)
+    } catch (error) {
+      if (codeOf(error) !== 'EEXIST') throw unwritable(lock, code, error)
+    }
+    if (waitedMs >= waitMs) throw await busy(lock, code)
+    await pause(lookEveryMs, signal)
+  }
+}
+
+async function busy(lock: string, code: ErrorCode): Promise<ToolError> {
+  const holder = (await readFile(lock, 'utf8').catch(() => 'unknown')).slice(0, 100)
+  const file = lock.slice(0, -'.lock'.length)
+  return new ToolError(code, `${file} is being written by process ${holder}; if that has ended, remove ${lock}.`)
+}
+
+function unwritable(lock: string, code: ErrorCode, cause: unknown): ToolError {
+  return new ToolError(code, `${lock} cannot be written.`, { cause })
 }

@@ -1,6 +1,6 @@
 const unsafe = /[^\x20-\x7e]/gu
 
-/** Text from outside as it may stand in a message: short, quoted, with everything but plain ASCII escaped. */
+/** Untrusted text for a message: short, quoted, with everything but printable ASCII escaped. */
 export function quote(text: string, limit = 80): string {
   const shown = text.length > limit ? text.slice(0, limit) : text
   const escaped = JSON.stringify(shown).replace(unsafe, codePoint)
@@ -13,7 +13,7 @@ export function codePoint(character: string): string {
   return `U+${code.toString(16).toUpperCase().padStart(4, '0')}`
 }
 
-/** Text to quote in a message, cut where it gets too long to read. */
+/** Truncates a text for a message. */
 export function clip(text: string, most = 200): string {
   return text.length > most ? `${text.slice(0, most)}…` : text
 }

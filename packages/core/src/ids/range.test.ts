@@ -38,13 +38,13 @@ const table: readonly (readonly [range: string, fitting: string, other: string])
 ]
 
 for (const [range, fitting, other] of table) {
-  test(`the range ${range} takes ${fitting || 'nothing'} and leaves ${other}`, () => {
+  test(`the range ${range} matches ${fitting || 'nothing'} and excludes ${other}`, () => {
     for (const version of fitting.split(' ').filter(Boolean)) assert.ok(fits(version, range), version)
     for (const version of other.split(' ').filter(Boolean)) assert.ok(!fits(version, range), version)
   })
 }
 
-test('a caret is its bounds, and a stable range never takes a pre-release', () => {
+test('a caret range equals its bounds, and a stable range never matches a pre-release', () => {
   const small = fc.nat(3)
   fc.assert(
     fc.property(small, small, small, small, small, small, (a, b, c, x, y, z) => {
@@ -77,12 +77,12 @@ for (const wrong of [
   '1.0.0-',
   '1.0.0-a..b',
 ]) {
-  test(`${JSON.stringify(wrong)} is no range`, () => {
+  test(`${JSON.stringify(wrong)} is not a valid range`, () => {
     assert.equal(parseRange(wrong), undefined)
   })
 }
 
-test('a hostile range is refused at once', () => {
+test('an overlong range is refused', () => {
   assert.equal(parseRange('1 '.repeat(60)), undefined)
   assert.equal(parseRange('1.'.repeat(5_000)), undefined)
 })

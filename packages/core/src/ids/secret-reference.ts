@@ -1,4 +1,4 @@
-/** `secret:name`, alone or within a text; the name ends where a sentence would go on. */
+/** `secret:name`, alone or within a text; trailing punctuation is not part of the name. */
 const reference = /(?<![A-Za-z0-9_-])secret:([A-Za-z0-9_-]+(?:[./][A-Za-z0-9_-]+)*)/g
 
 /** Values of secrets by name. */
@@ -9,7 +9,7 @@ export function secretNames(texts: readonly string[]): readonly string[] {
   return [...new Set(texts.flatMap((text) => [...text.matchAll(reference)].map(([, name = '']) => name)))]
 }
 
-/** Asks for each secret once, in turn; rejects with the first that is missing. */
+/** Fetches each secret once, in order; rejects at the first failure. */
 export async function fetchSecrets(
   names: readonly string[],
   secret: (name: string) => Promise<string>,
@@ -19,7 +19,7 @@ export async function fetchSecrets(
   return secrets
 }
 
-/** A text with its secrets put in; what they hold is not searched for references again. */
+/** A text with its references replaced by secrets; references inside a secret are not expanded. */
 export function fillSecrets(text: string, secrets: Secrets): string {
   return secrets.size === 0 ? text : text.replace(reference, (whole, name: string) => secrets.get(name) ?? whole)
 }

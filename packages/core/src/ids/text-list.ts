@@ -2,32 +2,32 @@ import type { Issue } from '@gantry/contract'
 
 const goodTag = /^[a-z0-9_.-]+$/
 
-/** The spelling under which a tag is kept and asked for, so that `Blue Sky` and `blue-sky` are one tag everywhere. */
+/** The normalized spelling of a tag, so that `Blue Sky` and `blue-sky` are one tag everywhere. */
 export function normalTag(tag: string): string {
   return goodTag.test(tag) ? tag : tag.trim().toLowerCase().replace(/\s+/g, '-')
 }
 
-/** Whether a text is a tag in its one spelling. */
+/** Whether a text is a normalized tag. */
 export function isTag(text: string): boolean {
   return goodTag.test(text)
 }
 
-/** Longer lists are refused, because somebody outside may have written them. */
+/** Longer lists are refused, because they may be untrusted. */
 const maxItems = 10_000
 
-/** Reads one text of a list; reports and gives undefined when it is wrong. */
+/** Reads one string of a list; adds an issue and returns undefined when it is invalid. */
 type Read<T> = (text: string, path: string, issues: Issue[]) => T | undefined
 
 /**
- * What the texts of a list from outside mean. Reports everything that is not a text; an empty list too, because it
- * could be meant as nothing or as everything. `form` says what would be right.
+ * Reads an untrusted list of strings. Reports every element that is not a string, and an empty list, because it could
+ * mean nothing or everything. `form` tells the author what to write.
  */
 export function readTexts<T>(value: unknown, path: string, issues: Issue[], form: string, read: Read<T>): readonly T[] {
   const fault = listFault(value)
   if (fault !== undefined) issues.push({ path, message: `${fault}; ${form}` })
   if (fault !== undefined || !Array.isArray(value)) return []
   const found: T[] = []
-  // Over entries, because a hole in the list is no text either, and `forEach` would pass over it.
+  // `entries` visits holes, which `forEach` would skip.
   for (const [index, item] of value.entries()) {
     const at = `${path}/${index}`
     const meaning = typeof item === 'string' ? read(item, at, issues) : undefined
@@ -37,12 +37,12 @@ export function readTexts<T>(value: unknown, path: string, issues: Issue[], form
   return found
 }
 
-/** The texts themselves, none of them empty. */
+/** A list of strings, none of them blank. */
 export function textList(value: unknown, path: string, issues: Issue[]): readonly string[] {
   return readTexts(value, path, issues, 'name at least one, or leave it out', someText)
 }
 
-/** The text, unless it is empty. */
+/** The text, unless it is blank. */
 export function someText(text: string, path: string, issues: Issue[]): string | undefined {
   if (text.trim() !== '') return text
   issues.push({ path, message: 'must not be empty' })

@@ -20,7 +20,7 @@ function fault(act: () => unknown): ToolError {
   return assert.fail('nothing was thrown')
 }
 
-test('an id reads back as the parts it was written from', () => {
+test('a formatted id parses back into its parts', () => {
   fc.assert(
     fc.property(dotted, dotted, fc.option(version, { nil: undefined }), (namespace, name, range) => {
       const id: ToolId = range === undefined ? { namespace, name } : { namespace, name, version: range }
@@ -29,7 +29,7 @@ test('an id reads back as the parts it was written from', () => {
   )
 })
 
-test('whatever text is read, it is refused or writes back unchanged', () => {
+test('any text is either refused as an id or formats back unchanged', () => {
   const text = fc.oneof(fc.string({ unit: 'binary' }), fc.stringMatching(/^[a-b:.*^ 0-1-]{1,12}$/))
   fc.assert(
     fc.property(text, (id) => {
@@ -58,7 +58,7 @@ test('different parts never make the same id', () => {
   )
 })
 
-test('an MCP name that begins with an underscore is a name', () => {
+test('an MCP tool name that begins with an underscore is valid', () => {
   assert.equal(parseToolId('files:_list').name, '_list')
 })
 
@@ -92,7 +92,7 @@ for (const [id, reason] of [
   })
 }
 
-test('a value that is no string is refused as an id', () => {
+test('a value that is not a string is refused as an id', () => {
   for (const value of [undefined, null, 7, {}, ['a:b']]) {
     assert.equal(fault(() => parseToolId(value as unknown as string)).code, 'TOOL_ID_INVALID')
   }

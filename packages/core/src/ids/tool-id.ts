@@ -2,7 +2,7 @@ import { ToolError } from '@gantry/contract'
 import { codePoint, quote } from './quote.ts'
 import { parseRange } from './version.ts'
 
-/** A tool id in parts: `namespace:name`, with a version or a range of versions when it has one. */
+/** A parsed tool id: `namespace:name`, optionally with a version or a version range. */
 export interface ToolId {
   readonly namespace: string
   readonly name: string
@@ -15,7 +15,7 @@ const maxId = 400
 const namePattern = /^[A-Za-z0-9_](?:\.?[A-Za-z0-9_-])*\.?$/
 const foreign = /[^A-Za-z0-9_.-]/u
 
-/** Reads a tool id, or throws TOOL_ID_INVALID that says which part is wrong and why. */
+/** Parses a tool id; throws TOOL_ID_INVALID with the failing part and the reason. */
 export function parseToolId(id: string): ToolId {
   const wrong = typeof id === 'string' ? undefined : 'it is not a string'
   if (wrong !== undefined) throw invalid(String(typeof id), wrong)
@@ -29,19 +29,19 @@ export function parseToolId(id: string): ToolId {
   return checked(id, { namespace, name, version: id.slice(second + 1) })
 }
 
-/** Writes a tool id; refuses parts that would not read back as themselves. */
+/** Formats a tool id; refuses parts that would not parse back unchanged. */
 export function formatToolId(id: ToolId): string {
   const text = id.version === undefined ? `${id.namespace}:${id.name}` : `${id.namespace}:${id.name}:${id.version}`
   checked(text, id)
   return text
 }
 
-/** Says what is wrong with a namespace, or gives undefined. */
+/** Why a namespace is invalid; undefined when it is valid. */
 export function namespaceFault(namespace: string): string | undefined {
   return nameFault(namespace, maxNamespace)
 }
 
-/** Says what is wrong with a tool's name, or gives undefined. */
+/** Why a tool name is invalid; undefined when it is valid. */
 export function toolNameFault(name: string): string | undefined {
   return nameFault(name, maxName)
 }
@@ -57,7 +57,7 @@ function checked(text: string, id: ToolId): ToolId {
   return id
 }
 
-/** The pattern answers the good case in one pass; the rest only explains. */
+/** The pattern accepts a valid name in one pass; the rest explains what is invalid. */
 function nameFault(name: string, limit: number): string | undefined {
   if (name.length === 0) return 'is empty'
   if (name.length > limit) return `is longer than ${limit} characters`
@@ -71,5 +71,5 @@ function nameFault(name: string, limit: number): string | undefined {
 }
 
 function invalid(id: string, reason: string): ToolError {
-  return new ToolError('TOOL_ID_INVALID', `The tool id ${quote(id)} is wrong: ${reason}.`)
+  return new ToolError('TOOL_ID_INVALID', `Invalid tool id ${quote(id)}: ${reason}.`)
 }

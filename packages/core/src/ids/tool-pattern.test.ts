@@ -31,7 +31,7 @@ for (const pattern of [
   'GITHUB:create_issue:1.2.0-RC.1',
   'github:create_issue:1.2.0-RC.1+another',
 ]) {
-  test(`${pattern} is about GitHub:create_Issue:1.2.0-RC.1`, () => assert.ok(matches(pattern)))
+  test(`${pattern} matches GitHub:create_Issue:1.2.0-RC.1`, () => assert.ok(matches(pattern)))
 }
 
 for (const pattern of [
@@ -43,7 +43,7 @@ for (const pattern of [
   'github:create_issue:1.2.0-rc.1',
   'github:create_issues',
 ]) {
-  test(`${pattern} is not about GitHub:create_Issue:1.2.0-RC.1`, () => assert.ok(!matches(pattern)))
+  test(`${pattern} does not match GitHub:create_Issue:1.2.0-RC.1`, () => assert.ok(!matches(pattern)))
 }
 
 for (const pattern of [
@@ -70,7 +70,7 @@ for (const pattern of [
   'gh:x\u202e',
   `gh:${'x'.repeat(200)}`,
 ]) {
-  test(`${JSON.stringify(pattern.slice(0, 20))} is refused with the forms a pattern has`, () => {
+  test(`${JSON.stringify(pattern.slice(0, 20))} is refused, and the error lists the valid forms`, () => {
     for (const [issue, path] of [
       [issuesOf(['gh:ok', pattern]), '/allow/1'],
       [issuesOf(pattern, oneOrMoreMatcher), '/allow'],
@@ -84,7 +84,7 @@ for (const pattern of [
   })
 }
 
-test('what is no list of patterns is refused with the forms a pattern has', () => {
+test('a value that is not a list of patterns is refused, and the error lists the valid forms', () => {
   for (const patterns of [undefined, null, 5, {}, []]) {
     for (const read of [toolMatcher, oneOrMoreMatcher]) {
       const [issue] = issuesOf(patterns, read)
@@ -96,7 +96,7 @@ test('what is no list of patterns is refused with the forms a pattern has', () =
   assert.equal(issuesOf('gh:*')[0]?.path, '/allow')
 })
 
-test('several patterns are about what any of them is about', () => {
+test('a list of patterns matches what any of its patterns matches', () => {
   const word = fc.stringMatching(/^[a-c]{1,2}$/)
   const tool = fc.record({ namespace: word, name: word, version: fc.constantFrom('1.0.0', '2.0.0') })
   const pattern = fc.oneof(

@@ -4,7 +4,7 @@ import { readTexts } from './text-list.ts'
 import { namespaceFault, toolNameFault } from './tool-id.ts'
 import { compareVersions, parseVersion, type Version } from './version.ts'
 
-/** What a pattern is compared with; a Tool is one. */
+/** The part of a Tool that a pattern matches. */
 export interface NamedTool {
   readonly namespace: string
   readonly name: string
@@ -12,8 +12,8 @@ export interface NamedTool {
 }
 
 /**
- * Which tools somebody means, in lower case: names that differ only in case cannot stand beside each other in a catalog,
- * so a deny written in another case must hold as well.
+ * A parsed pattern, in lower case: a catalog has no two names that differ only in case, so a deny in another case must
+ * match too.
  */
 type ToolPattern =
   | { readonly kind: 'all' }
@@ -24,22 +24,22 @@ type ToolPattern =
 
 const forms = 'write `*`, `namespace:*`, `namespace:prefix*`, `namespace:name` or `namespace:name:1.0.0`'
 
-/** Tells whether a tool is one of those that somebody means. */
+/** Tests whether a tool matches a pattern. */
 export interface ToolMatcher {
   (tool: NamedTool): boolean
-  /** Tools of other namespaces, in lower case, are certainly none of them; absent when any may be. */
+  /** The only namespaces, in lower case, that can match; absent when any can. */
   readonly namespaces?: ReadonlySet<string>
 }
 
 /**
- * Reads a list of patterns from outside into one test, which costs a few look-ups a tool however many there are.
- * Reports each that is none; the test is then of no use, and the caller refuses the whole.
+ * Compiles an untrusted list of patterns into one test, which costs a few look-ups per tool for any number of patterns.
+ * Reports each invalid pattern; the caller then refuses the whole list.
  */
 export function toolMatcher(patterns: unknown, path: string, issues: Issue[]): ToolMatcher {
   return matcherOf(readTexts(patterns, path, issues, forms, readPattern))
 }
 
-/** As `toolMatcher`, where a single pattern may also stand without a list around it. */
+/** Like `toolMatcher`, and also accepts a single pattern instead of a list. */
 export function oneOrMoreMatcher(patterns: unknown, path: string, issues: Issue[]): ToolMatcher {
   if (typeof patterns !== 'string') return toolMatcher(patterns, path, issues)
   const pattern = readPattern(patterns, path, issues)
@@ -52,7 +52,7 @@ function readPattern(text: string, path: string, issues: Issue[]): ToolPattern |
   return pattern
 }
 
-/** Versions keep their case: `1.0.0-RC` and `1.0.0-rc` are two. */
+/** Versions are case-sensitive: `1.0.0-RC` and `1.0.0-rc` differ. */
 function parsePattern(text: string): ToolPattern | undefined {
   if (text === '*') return { kind: 'all' }
   const [space = '', word = '', exact, ...more] = text.split(':', 4)
@@ -98,7 +98,7 @@ function matcherOf(patterns: readonly ToolPattern[]): ToolMatcher {
   return Object.assign(matches, { namespaces: new Set([...namespaces, ...prefixes.keys(), ...named]) })
 }
 
-/** Versions that differ only in build metadata are one, as they are in a catalog. */
+/** Versions that differ only in build metadata are equal, as they are in a catalog. */
 function isAmong(text: string, versions: readonly Version[] | undefined): boolean {
   if (versions === undefined) return false
   const version = parseVersion(text)

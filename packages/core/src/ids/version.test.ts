@@ -18,7 +18,7 @@ const anyVersion = fc
   .tuple(number, number, number, fc.array(identifier, { maxLength: 3 }))
   .map(([major, minor, patch, tail]) => `${major}.${minor}.${patch}${tail.length > 0 ? `-${tail.join('.')}` : ''}`)
 
-test('precedence is that of the specification’s own example', () => {
+test('versions sort as in the precedence example of the SemVer specification', () => {
   const order = '1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta 1.0.0-beta.2 1.0.0-beta.11 1.0.0-rc.1 1.0.0'
   const versions = `${order} 1.0.1 1.2.0 1.10.0 2.0.0-0 2.0.0`.split(' ').map(version)
   versions.forEach((one, index) => {
@@ -28,12 +28,12 @@ test('precedence is that of the specification’s own example', () => {
   })
 })
 
-test('build metadata is read and never compared', () => {
+test('build metadata is parsed and ignored in comparisons', () => {
   assert.equal(version('1.0.0+a.b').build, 'a.b')
   assert.equal(compareVersions(version('1.0.0+a'), version('1.0.0+b')), 0)
 })
 
-test('what is read writes back, and the order is total', () => {
+test('a parsed version formats back unchanged, and the order of versions is total', () => {
   fc.assert(
     fc.property(anyVersion, anyVersion, anyVersion, (a, b, c) => {
       const [one, two, three] = [version(a), version(b), version(c)]
@@ -59,12 +59,12 @@ for (const wrong of [
   '1.0.0-a..b',
   '1e3.0.0',
 ]) {
-  test(`${JSON.stringify(wrong)} is no version`, () => {
+  test(`${JSON.stringify(wrong)} is not a valid version`, () => {
     assert.equal(parseVersion(wrong), undefined)
   })
 }
 
-test('a version that is too long or too large to compare is refused', () => {
+test('a version that is too long, or whose numbers are too large to compare, is refused', () => {
   assert.equal(parseVersion(`1.0.0-${'a'.repeat(200)}`), undefined)
   assert.equal(parseVersion('9999999999999999.0.0'), undefined)
   assert.equal(parseVersion('1.0.0-9999999999999999'), undefined)

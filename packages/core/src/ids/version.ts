@@ -5,7 +5,7 @@ export interface Version {
   readonly patch: number
   /** Empty for a stable version. */
   readonly prerelease: readonly (string | number)[]
-  /** Build metadata, which never takes part in a comparison. */
+  /** Build metadata, which comparisons ignore. */
   readonly build: string
 }
 
@@ -14,10 +14,10 @@ const pattern =
 const numeric = /^\d+$/
 const none: readonly (string | number)[] = Object.freeze([])
 
-/** Longest version text that is looked at. */
+/** Longer version texts are refused. */
 const maxVersionLength = 128
 
-/** Reads a whole version (`1.2.3`, `1.2.3-rc.1+build`), or gives undefined for anything else. */
+/** Parses a complete version (`1.2.3`, `1.2.3-rc.1+build`); undefined for anything else. */
 export function parseVersion(text: string): Version | undefined {
   if (text.length > maxVersionLength) return undefined
   const match = pattern.exec(text)
@@ -69,19 +69,18 @@ interface Comparator {
 }
 
 /**
- * Which versions a caller accepts: every comparator must hold.
- * A pre-release fits only when a comparator names a pre-release of the same major.minor.patch,
- * so that nobody gets an unfinished version without having asked for it.
+ * The versions a caller accepts: every comparator must match.
+ * A pre-release matches only when a comparator names a pre-release of the same major.minor.patch.
  */
 export interface Range {
   readonly comparators: readonly Comparator[]
-  /** Set when the text is one whole version, which needs no search. */
+  /** Set when the text is one complete version, which needs no search. */
   readonly exact?: Version
 }
 
 interface Partial {
   readonly major: number
-  /** Absent from the first wildcard on. */
+  /** Absent for a wildcard, and after one. */
   readonly minor?: number
   readonly patch?: number
   readonly prerelease: readonly (string | number)[]
@@ -91,7 +90,7 @@ const maxComparators = 8
 const part =
   /^(\^|~|>=|<=|>|<|=)?(?:[xX*]|(0|[1-9]\d{0,14})(?:\.(?:[xX*]|(0|[1-9]\d{0,14})(?:\.(?:[xX*]|(0|[1-9]\d{0,14})(?:-([0-9A-Za-z.-]+))?))?))?)$/
 
-/** Reads `1.2.3`, `^1.2`, `~1`, `1.x`, `>=1 <2` or `*`; undefined for anything else. */
+/** Parses `1.2.3`, `^1.2`, `~1`, `1.x`, `>=1 <2` or `*`; undefined for anything else. */
 export function parseRange(text: string): Range | undefined {
   if (text.length === 0 || text.length > maxVersionLength) return undefined
   const exact = parseVersion(text)
@@ -107,7 +106,7 @@ export function parseRange(text: string): Range | undefined {
   return { comparators }
 }
 
-/** Tells whether a version is one that the range's author asked for. */
+/** Whether a version is in the range. */
 export function satisfies(version: Version, range: Range): boolean {
   for (const { operator, version: bound } of range.comparators) {
     if (!holds(operator, compareVersions(version, bound))) return false
@@ -155,7 +154,7 @@ function parseComparators(word: string): Comparator[] | undefined {
   return expand(operator, partial)
 }
 
-/** Turns an operator on a partial version into bounds on whole ones; `1` covers every `1.y.z`. */
+/** Turns an operator on a partial version into bounds on complete versions; `1` covers every `1.y.z`. */
 function expand(operator: string, partial: Partial): Comparator[] {
   const low = whole(partial.major, partial.minor ?? 0, partial.patch ?? 0, partial.prerelease)
   const covered = partial.patch === undefined
@@ -177,7 +176,7 @@ function expand(operator: string, partial: Partial): Comparator[] {
   }
 }
 
-/** The first version after all that a partial one covers. */
+/** The first version after those that a partial version covers. */
 function end(partial: Partial): Version {
   return partial.minor === undefined ? nextMajor(partial) : nextMinor(partial)
 }

@@ -1,10 +1,10 @@
-/** Two texts of one length and layout, of which one is how a secret begins. */
+/** Two texts of equal length and layout; `right` is a prefix of a secret. */
 export interface Guess {
   readonly right: string
   readonly wrong: string
 }
 
-/** What somebody tries who reads a secret out character by character: every beginning of it, and one that is none. */
+/** The guesses of an attacker who reads a secret character by character: each prefix, right and with a wrong last character. */
 export function guessesOf(secret: string): Guess[] {
   return Array.from({ length: secret.length - 1 }, (_, index) => {
     const right = secret.slice(0, index + 1)
@@ -12,7 +12,7 @@ export function guessesOf(secret: string): Guess[] {
   })
 }
 
-/** Another letter or digit for one of them; signs, which may shape a text, stay as they are. */
+/** Replaces an alphanumeric character by another; other characters, which may affect the layout, stay. */
 function other(character: string): string {
   return character.replace(/[A-Za-z0-9]/, (one) =>
     /[89YZyz]/.test(one) ? 'B' : String.fromCharCode(one.charCodeAt(0) + 1),

@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { joinLines } from './entities.ts'
+import { joinLines } from './secret-forms.ts'
 
-test('lines are joined without what breaks and indents them', () => {
+test('joinLines drops line breaks and indentation, escaped or not', () => {
   assert.equal(joinLines('ab\ncd\r\n  ef\rgh')?.text, 'abcdefgh')
   assert.equal(joinLines('ab\\ncd\\r\\nef')?.text, 'abcdef')
   assert.equal(joinLines('one line'), undefined)
   assert.equal(joinLines('a path C:\\temp'), undefined)
 })
 
-test('every character of the joined text is found again where it came from', () => {
+test('joinLines maps every character of the joined text to its index in the original', () => {
   const piece = fc.constantFrom('a', 'b', ' ', '\n', '\r', '\\', 'n', '\t', '0')
   fc.assert(
     fc.property(fc.array(piece, { maxLength: 40, size: 'max' }), (pieces) => {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { loneSurrogateIn } from './lone-surrogates.ts'
+import { loneSurrogateIn } from './parse.ts'
 
 const found = (text: string) => loneSurrogateIn(text, JSON.parse(text))
 
-test('half of a character pair is found with its place, in texts and in keys, however it is written', () => {
+test('a lone surrogate is reported with its path, in strings and keys, escaped or literal', () => {
   const message = 'holds half of a character pair'
   assert.deepEqual(found('"\\ud800"'), { path: '', message })
   assert.deepEqual(found('{"a":["x",{"b/c":"x\\uDFFFy"}]}'), { path: '/a/1/b~1c', message })
@@ -13,7 +13,7 @@ test('half of a character pair is found with its place, in texts and in keys, ho
   assert.deepEqual(found('[{"\\ud800":1}]'), { path: '/0', message: `has a key that ${message}` })
 })
 
-test('whole characters, and texts that only look like halves, are let through', () => {
+test('surrogate pairs, and text that only resembles a lone surrogate, are accepted', () => {
   for (const text of ['"\\ud83d\\ude00"', '"😀"', '"\\\\ud800"', '{"a":[1,null,true,"\\u00d8"]}', '"\\uFFFD"']) {
     assert.equal(found(text), undefined, text)
   }

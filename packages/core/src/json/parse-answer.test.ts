@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { parseAnswer } from './parse.ts'
 
-test('what JSON.parse reads without a loss is read alike', () => {
+test('parseAnswer equals JSON.parse for text that JSON.parse reads without loss', () => {
   fc.assert(
     fc.property(fc.json(), (text) => {
       if (/[0-9]{16}/.test(text)) return
@@ -12,7 +12,7 @@ test('what JSON.parse reads without a loss is read alike', () => {
   )
 })
 
-test('a whole number that a double cannot hold is given as its text, anywhere, and no other number is', () => {
+test('parseAnswer returns an integer beyond double precision as a string, at any depth, and no other number', () => {
   const text =
     '{"id":1234567890123456789,"list":[-9007199254740993,9007199254740991],"x":1.2345678901234567,"s":"12345678901234567890"}'
   assert.deepEqual(parseAnswer(text), {
@@ -23,6 +23,6 @@ test('a whole number that a double cannot hold is given as its text, anywhere, a
   })
 })
 
-test('what is not JSON is refused', () => {
+test('parseAnswer throws a SyntaxError for text that is not JSON', () => {
   for (const text of ['', '{', '1 2', '[1234567890123456789,]']) assert.throws(() => parseAnswer(text), SyntaxError)
 })

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { JsonError } from './limits.ts'
 import { parseJson } from './parse.ts'
+import { JsonError } from './plain.ts'
 
 function faultOf(text: string): JsonError {
   try {
@@ -14,7 +14,7 @@ function faultOf(text: string): JsonError {
   return assert.fail(`accepted ${text.slice(0, 50)}`)
 }
 
-test('what JSON.stringify writes is read back unchanged', () => {
+test('the parser reads the output of JSON.stringify back unchanged', () => {
   fc.assert(
     fc.property(fc.jsonValue({ maxDepth: 5 }), fc.constantFrom(undefined, 1, '\t'), (value, indent) => {
       const text = JSON.stringify(value, undefined, indent)
@@ -30,7 +30,7 @@ function hasLongInteger(text: string): boolean {
   return /[0-9]{16,}|e[+-]?[0-9]{3}/.test(text)
 }
 
-test('text that JSON.parse refuses is refused, and nothing else throws', () => {
+test('the parser refuses text that JSON.parse refuses, and throws no other error', () => {
   fc.assert(
     fc.property(fc.string({ unit: fc.constantFrom(...'{}[]",:0123456789.eE+-truefalsn\\u \n') }), (text) => {
       let accepted = true
@@ -50,13 +50,13 @@ test('text that JSON.parse refuses is refused, and nothing else throws', () => {
   )
 })
 
-test('a syntax fault names line and column', () => {
+test('a syntax error names line and column', () => {
   assert.match(faultOf('{"a": 1,\n "b": nope}').message, /line 2, column 7/)
   assert.match(faultOf('{"a"').message, /the text ends at line 1, column 5/)
   assert.match(faultOf("{'a':1}").message, /double quotes/)
 })
 
-test('a loss that JSON.parse would hide is refused with its path', () => {
+test('data that JSON.parse would lose silently is refused with its path', () => {
   assert.equal(faultOf('{"a":1,"a":2}').path, '/a')
   assert.equal(faultOf('{"a":[9007199254740993]}').path, '/a/0')
   assert.equal(faultOf('1e999').fault, 'not-json')
@@ -64,7 +64,7 @@ test('a loss that JSON.parse would hide is refused with its path', () => {
   assert.equal(faultOf('{"__proto__":1}').fault, 'forbidden-key')
 })
 
-test('100,000 levels, or a text over the limit, are refused without overflowing the stack', () => {
+test('100,000 levels of nesting, or text over the size limit, are refused without a stack overflow', () => {
   assert.equal(faultOf('['.repeat(100_000)).fault, 'too-deep')
   assert.equal(faultOf(`"${'x'.repeat(1_100_000)}"`).fault, 'too-large')
   assert.equal(parseJson(`"${'x'.repeat(1_000_000)}"`), 'x'.repeat(1_000_000))

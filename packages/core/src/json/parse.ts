@@ -1,6 +1,6 @@
-import type { Json, JsonObject } from '@gantry/contract'
+import type { Issue, Json, JsonObject } from '@gantry/contract'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
-import { defaultJsonLimits, JsonError, type JsonLimits, utf8Length } from './limits.ts'
+import { defaultJsonLimits, JsonError, type JsonLimits, utf8Length } from './plain.ts'
 
 interface Reader {
   readonly text: string
@@ -23,8 +23,8 @@ const numberToken = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y
 /**
  * Parses JSON text and refuses what `JSON.parse` would let through with a loss: repeated keys, numbers that a double
  * cannot hold, lone surrogates, `__proto__`, and nesting too deep to be written again.
- * Throws JsonError; the message of a syntax fault names line and column. With `dropped`, members called `__proto__` are
- * left out and counted there.
+ * Throws JsonError; the message of a syntax error names line and column. With `dropped`, members named `__proto__` are
+ * dropped and counted there.
  */
 export function parseJson(text: string, limits: JsonLimits = defaultJsonLimits, dropped?: { count: number }): Json {
   const reader: Reader = { text, at: 0, nodes: limits.nodes, limits, path: [], dropped }
@@ -65,7 +65,7 @@ function readObject(reader: Reader): Json {
     if (forbidden && reader.dropped === undefined) {
       throw fault(reader, 'forbidden-key', 'is a key that is not allowed')
     }
-    if (Object.hasOwn(target, key)) throw fault(reader, 'not-json', 'is a key that stands twice')
+    if (Object.hasOwn(target, key)) throw fault(reader, 'not-json', 'is a duplicate key')
     skipSpace(reader)
     expect(reader, ':')
     const value = readValue(reader)
@@ -93,8 +93,8 @@ function readArray(reader: Reader): Json {
 function readString(reader: Reader): string {
   const token = match(reader, stringToken)
   if (token === undefined) throw syntax(reader, 'the string does not end or holds a character that must be escaped')
-  const value = JSON.parse(token) as string
-  if (!value.isWellFormed()) throw fault(reader, 'not-json', 'holds half of a character pair')
+  const value: string = JSON.parse(token)
+  if (!value.isWellFormed()) throw fault(reader, 'not-json', half)
   return value
 }
 
@@ -116,7 +116,7 @@ function match(reader: Reader, token: RegExp): string | undefined {
   return found
 }
 
-/** Enters a list or object: counts its depth and, one by one, its members. */
+/** Enters a list or object and checks the depth limit. */
 function descend(reader: Reader): void {
   if (reader.path.length >= reader.limits.depth) {
     throw fault(reader, 'too-deep', `is nested deeper than ${reader.limits.depth} levels`)
@@ -158,16 +158,16 @@ function fault(reader: Reader, kind: JsonError['fault'], message: string): JsonE
   return new JsonError(kind, path, message)
 }
 
-/** Enough digits to be more than a double holds. */
+/** A number with fewer digits fits into a double without loss. */
 const manyDigits = /[0-9]{16}/
 
 /**
- * JSON as a service wrote it: quick and as lenient as `JSON.parse`, because its caller did not write it and cannot mend
- * it, but no digit is lost: a whole number that a double cannot hold is given as its text.
- * Throws SyntaxError, or RangeError for nesting beyond the stack. What comes out still passes `copyJson`.
+ * Parses JSON from a backend: as lenient as `JSON.parse`, because the caller did not write it and cannot correct it, but
+ * an integer that a double cannot hold is returned as a string, so that no digit is lost.
+ * Throws SyntaxError, or RangeError for nesting beyond the stack. The result still goes through `copyJson`.
  */
 export function parseAnswer(text: string): Json {
-  return (manyDigits.test(text) ? JSON.parse(text, keepDigits as Reviver) : JSON.parse(text)) as Json
+  return manyDigits.test(text) ? JSON.parse(text, keepDigits as Reviver) : JSON.parse(text)
 }
 
 type Reviver = (key: string, value: unknown) => unknown
@@ -175,4 +175,27 @@ type Reviver = (key: string, value: unknown) => unknown
 function keepDigits(_key: string, value: unknown, { source }: { readonly source?: string }): unknown {
   if (typeof value !== 'number' || Number.isSafeInteger(value) || source === undefined) return value
   return /^-?[0-9]+$/.test(source) ? source : value
+}
+
+/** Deeper values fail the depth limit of `copyJson` anyway. */
+const deepestSearched = 200
+const half = 'holds half of a character pair'
+
+/**
+ * The first string or key of a JSON text with a lone surrogate. UTF-8 cannot encode it, so storing it would change it.
+ * `value` is the parsed text; it is searched only when the text may hold a surrogate.
+ */
+export function loneSurrogateIn(text: string, value: Json): Issue | undefined {
+  return text.isWellFormed() && !/\\ud/i.test(text) ? undefined : findHalf(value, 0)
+}
+
+function findHalf(value: Json, depth: number): Issue | undefined {
+  if (typeof value === 'string') return value.isWellFormed() ? undefined : { path: '', message: half }
+  if (typeof value !== 'object' || value === null || depth >= deepestSearched) return undefined
+  for (const [key, member] of Object.entries(value)) {
+    if (!key.isWellFormed()) return { path: '', message: `has a key that ${half}` }
+    const found = findHalf(member, depth + 1)
+    if (found !== undefined) return { ...found, path: `/${escapeSegment(key)}${found.path}` }
+  }
+  return undefined
 }

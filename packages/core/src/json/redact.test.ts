@@ -7,7 +7,7 @@ import { createRedactionMark, createRedactor, isSecretKey, redacted } from './re
 const secret = 's3cr3t-V4lue/with+signs'
 const bySecret = createRedactor({ values: [secret] })
 
-test('a secret is taken out in every form it may take', () => {
+test('the redactor removes a secret in every encoded form', () => {
   const bytes = Buffer.from(secret)
   const forms = [
     secret,
@@ -24,7 +24,7 @@ test('a secret is taken out in every form it may take', () => {
   }
 })
 
-test('a secret in UTF-16, composed otherwise or encoded twice is taken out', () => {
+test('the redactor removes a secret in UTF-16, in another Unicode normalization, or encoded twice', () => {
   const name = 'Zoë’s pässword'
   const byName = createRedactor({ values: [name] })
   for (const [redactor, value] of [
@@ -53,7 +53,7 @@ test('a secret in UTF-16, composed otherwise or encoded twice is taken out', () 
   }
 })
 
-test('a secret in encoded text that is broken over lines is taken out, whole or in pieces', () => {
+test('the redactor removes a secret from encoded text wrapped over lines, whole or streamed', () => {
   const around = fc.string({ maxLength: 120, size: 'max' })
   const form = fc.constantFrom('base64' as const, 'hex' as const)
   const lineBreak = fc.constantFrom('\n', '\r\n', '\n  ', '\\n', '\\r\\n')
@@ -78,7 +78,7 @@ test('a secret in encoded text that is broken over lines is taken out, whole or 
   )
 })
 
-test('a text cut anywhere, within a line break too, shows what it would show whole', () => {
+test('a text streamed in two pieces, split anywhere, is redacted like the whole text', () => {
   const hex = Buffer.from(secret).toString('hex')
   for (const newline of ['\n', '\r\n', '\\r\\n']) {
     const wrapped = `x ${hex.slice(0, 20)}${newline}${hex.slice(20)}${newline}y`
@@ -90,14 +90,14 @@ test('a text cut anywhere, within a line break too, shows what it would show who
   }
 })
 
-test('a secret inside a longer base64 text is taken out at any alignment', () => {
+test('the redactor removes a secret inside longer base64 text at any alignment', () => {
   for (const prefix of ['', 'a', 'ab', 'abc', 'user:']) {
     const encoded = Buffer.from(`${prefix}${secret}-tail`).toString('base64')
     assert.ok(bySecret.text(encoded).includes(redacted), prefix)
   }
 })
 
-test('base64 of a secret goes with the characters and the padding that hold its last bits, whole or in pieces', () => {
+test('the redactor removes the base64 of a secret with the characters and padding that hold its last bits, whole or streamed', () => {
   for (const value of [secret, `${secret}1`, `${secret}12`]) {
     const redactor = createRedactor({ values: [value] })
     for (const prefix of ['', 'a', 'ab', 'abc', 'abcd']) {
@@ -117,7 +117,7 @@ test('base64 of a secret goes with the characters and the padding that hold its 
   }
 })
 
-test('no secret survives in any place of any value', () => {
+test('no secret survives in any string or key of any value', () => {
   const text = fc.oneof(
     fc.string(),
     fc.constant(secret),
@@ -131,7 +131,7 @@ test('no secret survives in any place of any value', () => {
   fc.assert(fc.property(value, (any) => !JSON.stringify(bySecret.value(any as never)).includes(secret)))
 })
 
-test('a secret split over any pieces of a text never shows, and nothing else is lost', () => {
+test('a secret split over the pieces of a stream is removed, and all other text is kept', () => {
   const around = fc.string({ maxLength: 5 })
   fc.assert(
     fc.property(around, around, fc.array(fc.nat(40), { maxLength: 6 }), (before, after, cuts) => {
@@ -145,7 +145,7 @@ test('a secret split over any pieces of a text never shows, and nothing else is 
   )
 })
 
-test('members whose key sounds like a secret are blanked at any depth', () => {
+test('members with a secret-like key are redacted at any depth', () => {
   const shown = createRedactor({ mark: redacted }).value({
     user: 'alice',
     list: [{ apiKey: 'k', nested: { AUTH_TOKEN: 't', 'private-key': 'p', password: { inner: 1 } } }],
@@ -157,7 +157,7 @@ test('members whose key sounds like a secret are blanked at any depth', () => {
   assert.deepEqual(shown, expected)
 })
 
-test('what is hidden says how long it is, and has a digest by which it is known again and cannot be tried out', () => {
+test('a redaction mark holds the length and a keyed digest, so that equal values match and guesses cannot be tested', () => {
   const { value } = createRedactor({ values: ['ghpZ9xk3'], mark: createRedactionMark('a key') })
   const mark = (bytes: number): RegExp => new RegExp(`^\\[redacted ${bytes} bytes hmac-sha256:[0-9a-f]{32}\\]$`)
   const shown = value({ password: 'hünter2', pin: [1, 2], token: 'ghpZ9xk3', plain: 'ghpZ9xk3' }) as {
@@ -179,7 +179,7 @@ test('what is hidden says how long it is, and has a digest by which it is known 
   )
 })
 
-test('ordinary keys are left alone', () => {
+test('isSecretKey matches whole words only', () => {
   for (const key of ['author', 'tokenizer', 'keyboard', 'secretary', 'passenger', 'key', 'monkey', 'compass']) {
     assert.equal(isSecretKey(key), false, key)
   }
@@ -188,7 +188,7 @@ test('ordinary keys are left alone', () => {
   }
 })
 
-test('redaction changes nothing where there is no secret, and never touches a prototype', () => {
+test('a value without secrets passes redaction unchanged, and no prototype is modified', () => {
   fc.assert(
     fc.property(fc.jsonValue(), (value) => {
       const plain = JSON.parse(JSON.stringify(value)) as never
@@ -198,13 +198,13 @@ test('redaction changes nothing where there is no secret, and never touches a pr
   )
 })
 
-test('secrets that overlap leave nothing of each other behind', () => {
+test('overlapping secrets are redacted as one, with no remainder', () => {
   const both = createRedactor({ values: ['abcdefgh', 'efghijkl'] })
   assert.equal(both.text('x abcdefghijkl y'), 'x [redacted] y')
   assert.equal(createRedactor({ values: ['aaaa'] }).text('aaaaaa'), '[redacted]')
 })
 
-test('a secret is found as a URL or a form writes it, with every character encoded that one may encode', () => {
+test('the redactor finds a secret in URL and form encoding, with any of its characters percent-encoded', () => {
   const secret = "CAN!ARY*odd('x')~ tilde"
   const redactor = createRedactor({ values: [secret], keys: false })
   const strict = encodeURIComponent(secret).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`)
@@ -234,7 +234,7 @@ function inPage(character: string, choice: number, zeros: number): string {
   return ways[choice % ways.length] ?? character
 }
 
-test('a secret is found with any of its characters written as entities, whole or in pieces', () => {
+test('the redactor finds a secret with any of its characters written as HTML entities, whole or streamed', () => {
   const character = fc.constantFrom(...'abzAZ09+/=&<>"\'_.:!@|é§{\\*;#-~ €😀')
   const written = fc.tuple(character, fc.nat(20), fc.nat(4))
   const around = fc.string({ maxLength: 8 }).map((text) => text.replace(/[&#a-z0-9]/gi, '-'))
@@ -267,7 +267,7 @@ test('a secret is found with any of its characters written as entities, whole or
   )
 })
 
-test('entities without their semicolon count, and what only looks like them is left alone', () => {
+test('HTML entities are decoded without their semicolon, and text that only resembles them is unchanged', () => {
   const redactor = createRedactor({ values: ['q83v+7/A='] })
   assert.equal(redactor.text('<p>q83v&#43"'), '<p>q83v&#43"')
   assert.equal(redactor.text('q83v&#x2B;7&#47A='), redacted)
@@ -279,7 +279,7 @@ test('entities without their semicolon count, and what only looks like them is l
   }
 })
 
-test('a cut goes through no secret', () => {
+test('cut never splits a secret', () => {
   const text = `x ${secret} y`
   const end = secret.length + 2
   for (let at = 0; at <= text.length; at++) {

@@ -1,61 +1,83 @@
 import { isUtf8 } from 'node:buffer'
 import type { Json } from '@gantry/contract'
-import { joinEntities, joinLines } from './entities.ts'
-import { holdbackOf } from './redaction-holdback.ts'
-import { byteReadings, formsOf, type SecretForms } from './secret-forms.ts'
+import { byteReadings, formsOf, joinEntities, joinLines, longestEntity, type SecretForms } from './secret-forms.ts'
 
 export const redacted = '[redacted]'
 
-/** Takes secrets out of text and values; holds for one set of secrets. */
+/** Removes one set of secrets from texts and values. */
 export interface Redactor {
   text(text: string): string
-  /** A copy without secrets; what is no text is searched byte by byte. */
+  /** A copy without secrets; bytes that are not UTF-8 are searched as Latin-1. */
   bytes(bytes: Uint8Array): Uint8Array
-  /** A copy without secrets: by value everywhere, in keys too, and whole members whose key sounds like a secret. */
+  /** A copy without secrets: known values anywhere, also in keys, and whole members with a secret-like key. */
   value(value: Json): Json
-  /** For a text that comes in pieces: its end waits for the next piece, as far back as a secret in it may be unfinished. */
+  /** For a streamed text: holds back the end of each piece that may be the start of a secret. */
   pieces(): PieceRedactor
   /**
-   * The place up to which a text that goes on is settled: every secret that began before it has come whole. It depends on
-   * how long the secrets are and on where lines and entities end, never on whether the text is like the beginning of one:
-   * whoever could choose the text would learn that way how a secret begins.
+   * The index up to which an unfinished text is settled: every secret that starts before it is complete. It depends on
+   * the length of the secrets and on where lines and entities end, never on whether the text matches the start of a
+   * secret: otherwise the writer of the text could learn the secret prefix by prefix.
    */
   settled(text: string): number
-  /** The last place, at or before the given one, where a text may be cut so that no secret in it is cut in two. */
+  /** The last index at or before the given one where a text can be truncated without splitting a secret. */
   cut(text: string, at: number): number
-  /** The most characters at the end of a text that are not settled; 0 when there is no secret. */
+  /** The most characters that may be unsettled at the end of a text; 0 without secrets. */
   readonly reach: number
 }
 
-/** Redacts one text that comes in pieces. */
+/** Redacts one streamed text. */
 export interface PieceRedactor {
   push(piece: string): string
-  /** What was held back, when the text has ended. */
+  /** The text held back so far; called once at the end. */
   end(): string
 }
 
 interface RedactorOptions {
   /**
-   * Secret values; each is also looked for as base64, base64url, hex, URL, JSON and HTML text, there with any entities, in UTF-8 and UTF-16, composed
-   * and decomposed, encoded twice by base64 or URL, and broken over lines.
+   * Secret values. Each is also found as base64, base64url, hex, URL, JSON and HTML text (with any entities), in UTF-8
+   * and UTF-16, composed and decomposed, encoded twice by base64 or URL, and wrapped over lines.
    */
   readonly values?: readonly string[]
-  /** In values, blanks members by the sound of their key, and passwords in URLs; on unless false. */
+  /** In values, redacts members with a secret-like key and passwords in URLs; on unless false. */
   readonly keys?: boolean
   /**
-   * What stands in the place of a secret; it must hold none itself. When absent, `[redacted]` for a known value, and for
-   * what is hidden by its shape its length and a digest under a key of this redactor.
+   * The replacement for a secret; it must not contain one. When absent, `[redacted]` for a known value, and the length
+   * and a digest keyed by this redactor for a text that is redacted by its shape.
    */
   readonly mark?: string | RedactionMark
 }
 
 const secretWords = new Set([
-  ...['password', 'passwd', 'passphrase', 'pass', 'pwd', 'secret', 'secrets', 'token', 'auth'],
-  ...['authorization', 'credential', 'credentials', 'cookie', 'cookies', 'apikey', 'privatekey', 'accesskey', 'bearer'],
-  ...['passcode', 'pin', 'otp', 'totp', 'jwt', 'sessionid', 'ssn', 'cvv', 'cvc'],
+  'password',
+  'passwd',
+  'passphrase',
+  'pass',
+  'pwd',
+  'secret',
+  'secrets',
+  'token',
+  'auth',
+  'authorization',
+  'credential',
+  'credentials',
+  'cookie',
+  'cookies',
+  'apikey',
+  'privatekey',
+  'accesskey',
+  'bearer',
+  'passcode',
+  'pin',
+  'otp',
+  'totp',
+  'jwt',
+  'sessionid',
+  'ssn',
+  'cvv',
+  'cvc',
 ])
 const keyAdjectives = new Set(['api', 'private', 'access', 'signing', 'encryption', 'secret', 'session'])
-/** Whether a member's name says that its value is secret: `apiKey`, `AUTH_TOKEN`, but not `author` or `tokenizer`. */
+/** Whether the name of a member marks its value as secret: `apiKey`, `AUTH_TOKEN`, but not `author` or `tokenizer`. */
 export function isSecretKey(key: string): boolean {
   const words = key
     .slice(0, 200)
@@ -75,7 +97,7 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
 
   const find = (from: string): Span[] => (some ? findForms(forms, from) : [])
   const text = (from: string): string => blank(from, find(from), mark).shown
-  // Made when it is first needed: few calls have files, and few secrets other bytes than characters.
+  // Created on first use: few calls have files, and few secrets differ in bytes and characters.
   let inBytes: ((from: string) => string) | undefined
   const bytes = (from: Uint8Array): Uint8Array => {
     const readings = inBytes === undefined ? byteReadings(options.values ?? []) : []
@@ -101,7 +123,7 @@ export function createRedactor(options: RedactorOptions = {}): Redactor {
   const { settled, reach } = holdbackOf(forms)
   const pieces = (): PieceRedactor => {
     let held = ''
-    /** So much at the beginning of it belongs to a secret whose mark was shown. */
+    /** Characters at the start of the buffer that belong to a secret whose mark was already emitted. */
     let gone = 0
     const show = (to: number): string => {
       const { shown, done } = blank(held, find(held), mark, gone, to)
@@ -129,10 +151,10 @@ function markOf(given: RedactorOptions['mark']): RedactionMark {
   return (hidden, by) => (by === 'value' ? redacted : ofShape(hidden, by))
 }
 
-/** A place of a secret, known by its value unless it says `shape`. */
+/** A span of a secret, found by its value, or by its shape when it says `shape`. */
 type Span = readonly [start: number, end: number, by?: 'shape']
 
-/** Looks at a text as it is, and as a page shows it: with characters for its entities. */
+/** Searches the text itself and the text with decoded HTML entities. */
 function findForms(forms: SecretForms, text: string): Span[] {
   const found = findWritten(forms, text)
   const shown = joinEntities(text, false)
@@ -141,7 +163,7 @@ function findForms(forms: SecretForms, text: string): Span[] {
   return found
 }
 
-/** Encoded forms are looked for in the joined lines of a text, which hold all that its single lines do. */
+/** Encoded forms are searched in the joined lines, which contain every match of the single lines. */
 function findWritten({ plain, encoded, rests }: SecretForms, text: string): Span[] {
   const found: Span[] = []
   addPlaces(plain, text, found)
@@ -156,7 +178,7 @@ function findWritten({ plain, encoded, rests }: SecretForms, text: string): Span
   return found
 }
 
-/** Adds where forms are, which are sorted by their length, each with the characters behind it that hold a rest of it. */
+/** Adds the spans of the forms (sorted by length), each extended by the characters after it that hold its last bits. */
 function addPlaces(forms: readonly string[], text: string, found: Span[], rests?: SecretForms['rests']): void {
   for (const form of forms) {
     if (form.length > text.length) return
@@ -164,7 +186,7 @@ function addPlaces(forms: readonly string[], text: string, found: Span[], rests?
     let [start, done] = [0, 0]
     for (let at = text.indexOf(form); at !== -1; at = text.indexOf(form, at + 1)) {
       const end = at + form.length
-      // Places that overlap are one: a secret such as aaaa is in a long run of a at each of its characters.
+      // Overlapping matches are one span: in a long run of `a`, the secret `aaaa` matches at every character.
       if (at >= done) {
         if (done > 0) found.push([start, done])
         start = at
@@ -175,7 +197,7 @@ function addPlaces(forms: readonly string[], text: string, found: Span[], rests?
   }
 }
 
-/** The end of a form in base64 with so many characters more, as far as they are base64, and the padding behind them. */
+/** The end of a base64 form, extended by up to `rest` base64 characters and the padding after them. */
 function withRest(text: string, end: number, rest: number): number {
   const behind = text.slice(end, end + 3 * rest + 6)
   let length = 0
@@ -186,7 +208,7 @@ function withRest(text: string, end: number, rest: number): number {
   return end + length + (/^(?:=|%3D){0,2}/i.exec(behind.slice(length))?.[0].length ?? 0)
 }
 
-/** The last place at or before another that is within no span. */
+/** The last index at or before `place` that is inside no span. */
 function beforeSpans(spans: readonly Span[], place: number): number {
   let at = place
   for (const [start, end] of spans.toSorted((a, b) => b[1] - a[1])) if (start < at && end > at) at = start
@@ -194,8 +216,8 @@ function beforeSpans(spans: readonly Span[], place: number): number {
 }
 
 /**
- * Shows a part of a text with a mark for every span that begins in it, and says where the last one ends. Secrets that
- * overlap are blanked together, so that no rest of one is left beside the other.
+ * Replaces every span that starts in a part of a text by a mark, and returns where the last span ends. Overlapping
+ * secrets get one mark, so that no remainder of one is left.
  */
 function blank(
   text: string,
@@ -209,8 +231,9 @@ function blank(
   let shown = ''
   let done = from
   for (let next = 0; next < sorted.length; ) {
-    const [start, first, by] = sorted[next] as Span
-    if (start >= to) break
+    const span = sorted[next]
+    if (span === undefined || span[0] >= to) break
+    const [start, first, by] = span
     let end = first
     let value = by === undefined
     for (next += 1; ; next += 1) {
@@ -225,28 +248,28 @@ function blank(
   return { shown: done >= to ? shown : shown + text.slice(done, to), done }
 }
 
-/** What is hidden of a member, as its mark measures it: a text as it is, all else as JSON. */
+/** The text that the mark of a member measures: a string itself, any other value as JSON. */
 function textOf(member: Json): string {
   return typeof member === 'string' ? member : JSON.stringify(member)
 }
 
-/** Assigns without ever reaching a prototype. */
+/** Defines an own property, also for the key `__proto__`. */
 export function define(target: { [key: string]: Json }, key: string, value: Json): void {
   if (key === '__proto__') Object.defineProperty(target, key, { value, enumerable: true, configurable: true })
   else target[key] = value
 }
 
-/** What stands in the place of a hidden text. A text is hidden because its value is a known secret, or by its shape. */
+/** The replacement for a redacted text, which is redacted as a known value or by its shape. */
 export type RedactionMark = (hidden: string, by: 'value' | 'shape') => string
 
-/** Digits in hex: a mark must not be met by another text by accident, nor by trying. */
+/** Hex digits of the digest: long enough that no other text has the same mark, by accident or by search. */
 const digits = 32
 
 /**
- * Marks that say how long the hidden text is, in bytes of UTF-8, and give its digest, so that two hidden texts can be
- * compared and one can be recognised later. The digest is keyed, because a plain hash of a password can be tried out by
- * all who see it; and what is hidden by value has other digests than what is hidden by shape, because a caller can choose
- * the latter and would learn by comparing whether it guessed a secret. Without a key, each set of marks has a random one.
+ * Marks with the length of the redacted text in UTF-8 bytes and its digest, so that two redacted texts can be compared
+ * and one can be recognised later. The digest is keyed, because every reader could brute-force a plain hash of a
+ * password. Digests of known values and of texts redacted by shape differ, because a caller chooses the latter and could
+ * confirm a guessed secret by comparing. Without a key, each set of marks has a random one.
  */
 export function createRedactionMark(key?: string): RedactionMark {
   let used = key
@@ -258,18 +281,18 @@ export function createRedactionMark(key?: string): RedactionMark {
   }
 }
 
-/** A place in a text that holds a password, known by its shape. */
+/** The span of a password, found by its shape. */
 type PasswordSpan = readonly [start: number, end: number, by: 'shape']
 
-/** Schemes in which a backslash ends the host as a slash does, as every browser and `URL` read them. */
+/** Schemes in which `URL` and browsers read a backslash as a slash, so that it ends the host. */
 const special = /(?:https?|wss?|ftp|file)$/i
 const longestSpecial = 5
 const authority = /^[^\s/?#]*/
 const specialAuthority = /^[^\s/?#\\]*/
 
 /**
- * The passwords of the URLs in a text, of whatever scheme: from the first colon behind `://` to the last @ before the end
- * of the host, as a URL is read when it is dialled, so that what is left names the host that is meant.
+ * The passwords of the URLs in a text, for any scheme: from the first colon after `://` to the last @ before the end of
+ * the host. This is how a URL is parsed when it is dialled, so the redacted URL still names the real host.
  */
 function urlPasswords(text: string): PasswordSpan[] {
   const found: PasswordSpan[] = []
@@ -282,4 +305,57 @@ function urlPasswords(text: string): PasswordSpan[] {
     if (colon !== -1 && colon + 1 < host) found.push([start + colon + 1, start + host, 'shape'])
   }
   return found
+}
+
+/**
+ * How much of the end of an unfinished text is held back, because a secret may start there. It follows only from the
+ * length of the secrets and the layout of the text. If it depended on the content, the writer of the text could learn
+ * from the chunk boundaries whether a guessed prefix of a secret is right.
+ */
+export interface Holdback {
+  /** The index before which every secret that starts is complete. */
+  settled(text: string): number
+  /** The most characters that may be held back; 0 without secrets. */
+  readonly reach: number
+}
+
+/** A last character of a line after which base64 or hex, also as entities, may continue. */
+const goesOn = /[A-Za-z0-9+/_%=;-]/
+
+export function holdbackOf({ plain, encoded, rests }: SecretForms): Holdback {
+  if (plain.length === 0) return { settled: (text) => text.length, reach: 0 }
+  const asIs = plain.at(-1)?.length ?? 0
+  // After base64 follow the characters with its last bits, each written as three at most, and the padding.
+  const inBytes = encoded.reduce((most, form) => Math.max(most, form.length + 3 * (rests.get(form) ?? 0) + 7), 0)
+  // Line breaks every 64 characters or more lengthen an encoded form by less than half.
+  const inLines = Math.ceil(inBytes * 1.5) + 16
+  const reach = (Math.max(asIs, inLines) + 1) * longestEntity
+  const byLines = !plain.some((form) => form.includes('\n'))
+
+  const begins = (text: string): number => {
+    const tail = text.slice(-inLines)
+    const joined = joinLines(tail) ?? { text: tail, place: (index: number) => index }
+    const wrapped = text.length - tail.length + joined.place(Math.max(0, joined.text.length - inBytes))
+    const farthest = Math.max(0, Math.min(text.length - asIs, wrapped))
+    return byLines ? Math.max(farthest, lineEnd(text, farthest)) : farthest
+  }
+  return {
+    reach,
+    settled(text) {
+      const tail = text.slice(-reach)
+      const shown = joinEntities(tail, true)
+      const written = begins(tail)
+      const place = shown === undefined ? written : Math.min(written, shown.place(begins(shown.text)))
+      return text.length - tail.length + place
+    },
+  }
+}
+
+/** The end of the last line after `from` that no encoded text continues; encoded text never continues over a blank line. */
+function lineEnd(text: string, from: number): number {
+  for (let at = text.lastIndexOf('\n'); at >= from; at = text.lastIndexOf('\n', at - 1)) {
+    const last = text.charAt(text.charAt(at - 1) === '\r' ? at - 2 : at - 1)
+    if (!goesOn.test(last)) return at + 1
+  }
+  return 0
 }

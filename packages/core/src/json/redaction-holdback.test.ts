@@ -28,7 +28,7 @@ const forms: { readonly [name: string]: (text: string) => string } = {
   lines: (text) => Buffer.from(text).toString('base64').replace(/=+$/, '').replace(/.{6}/g, '$&\n'),
 }
 
-test('where the pieces of a stream end tells nobody whether he guessed how a secret begins', () => {
+test('the boundaries of streamed chunks do not reveal whether a guessed secret prefix is right', () => {
   for (const [name, form] of Object.entries(forms)) {
     for (const { right, wrong } of guessesOf(secret)) {
       for (const around of ['|', '| \n', '|'.repeat(500), 'text '.repeat(200)]) {
@@ -43,7 +43,7 @@ test('where the pieces of a stream end tells nobody whether he guessed how a sec
   }
 })
 
-test('what a stream shows is the same for two secrets of one length, for every text that holds neither', () => {
+test('a stream emits the same chunks for two secrets of equal length when the text holds neither', () => {
   const another = 'ghpZk3QwAbCdEfGh'
   const other = createRedactor({ values: [another] })
   assert.equal(other.reach, redactor.reach)
@@ -77,7 +77,7 @@ test('what a stream shows is the same for two secrets of one length, for every t
   )
 })
 
-test('a secret in a long text that comes in pieces is taken out as from the whole text, in any form', () => {
+test('a long streamed text is redacted like the whole text, in every encoded form', () => {
   const around = fc.constantFrom('', ' ', 'x'.repeat(300), 'some text. '.repeat(40), '{"a":1}\n', 'a&amp;b '.repeat(60))
   const part = fc.oneof(
     around,
@@ -91,14 +91,14 @@ test('a secret in a long text that comes in pieces is taken out as from the whol
   )
 })
 
-test('secrets that overlap without end are shown as one, and nothing of them is kept', () => {
+test('an endless run of overlapping secrets is emitted as one mark, without buffering the run', () => {
   const repeated = createRedactor({ values: ['abababab'] })
   const shown = streamed(['x ', ...Array.from({ length: 200 }, () => 'ab'.repeat(50)), ' y'], repeated)
   assert.equal(shown.join(''), `x ${redacted} y`)
   assert.equal(shown.slice(0, 20).join(''), `x ${redacted}`)
 })
 
-test('a line goes on at once when nothing encoded can go on behind it, and a text without secrets always does', () => {
+test('a line is emitted at once when no encoded secret can continue after it, and always when there are no secrets', () => {
   for (const line of ['data: {"a":1}\n', 'data: word\n\n', 'event: x\r\ndata: word\r\n\r\n', 'Done.\r\n', '\n']) {
     assert.deepEqual(streamed([line, line]), [line, line, ''])
   }
@@ -108,7 +108,7 @@ test('a line goes on at once when nothing encoded can go on behind it, and a tex
   assert.deepEqual(streamed(['one}\n', 'two}\n', 'three'], lines).join(''), redacted)
 })
 
-test('no more of a text waits than a secret may take up, however it is laid out', () => {
+test('the held back text is never longer than the longest form of a secret', () => {
   for (const filler of ['x', '\n', ' ', '&#0000000120;', '\\n', '&', 'a\n', '&NewLine;']) {
     const text = filler.repeat(20_000)
     assert.ok(text.length - redactor.settled(text) <= redactor.reach, filler)

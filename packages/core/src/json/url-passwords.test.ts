@@ -4,7 +4,7 @@ import { createRedactor, isSecretKey, redacted } from './redact.ts'
 
 const { value: withoutUrlPasswords } = createRedactor({ mark: redacted })
 
-test('the password of a URL is blanked whatever its scheme, and the rest of it stays', () => {
+test('the password of a URL is redacted for every scheme, and the rest of the URL is kept', () => {
   const shown: { readonly [text: string]: string } = {
     'postgres://u:pw@db.example/x?a=b': `postgres://u:${redacted}@db.example/x?a=b`,
     'redis://:pw@h:6379': `redis://:${redacted}@h:6379`,
@@ -21,7 +21,7 @@ test('the password of a URL is blanked whatever its scheme, and the rest of it s
   for (const [text, expected] of Object.entries(shown)) assert.equal(withoutUrlPasswords(text), expected)
 })
 
-test('a URL without a password is left as it is', () => {
+test('a URL without a password is unchanged', () => {
   for (const text of [
     'ssh://git@host/path',
     'postgres://u:@h/d',
@@ -37,21 +37,21 @@ test('a URL without a password is left as it is', () => {
   }
 })
 
-test('texts made to be slow are searched in one go', () => {
+test('adversarial text is searched for URL passwords in linear time', () => {
   for (const piece of ['://', '://a:', ':', 'a.', '://:', '@', '://u:@']) {
     withoutUrlPasswords(piece.repeat(300_000))
     withoutUrlPasswords(`${'://u:'}${piece.repeat(300_000)}`)
   }
 })
 
-test('passwords in URLs are blanked where members are blanked by their key, at any depth and in keys', () => {
+test('redaction by key also redacts URL passwords, at any depth and in keys', () => {
   const from = { url: 'postgres://u:pw@h', list: [{ 'redis://:pw@h': 'x' }] }
   const to = { url: `postgres://u:${redacted}@h`, list: [{ [`redis://:${redacted}@h`]: 'x' }] }
   assert.deepEqual(createRedactor({ mark: redacted }).value(from), to)
   assert.deepEqual(createRedactor({ keys: false }).value(from), from)
 })
 
-test('keys that name a credential which is no password sound like a secret too', () => {
+test('isSecretKey matches names of credentials other than passwords', () => {
   for (const key of [
     'jwt',
     'idJwt',

@@ -8,7 +8,7 @@ const before = {
   inputSchema: { type: 'object', properties: { path: { type: 'string' } } },
 }
 
-test('each place that differs is named as deep as the difference lies', () => {
+test('each difference is reported at its deepest path', () => {
   const after = {
     ...before,
     title: 'Read',
@@ -21,7 +21,7 @@ test('each place that differs is named as deep as the difference lies', () => {
   assert.deepEqual(differences(before, before), [])
 })
 
-test('the text shows what was and what is, line by line', () => {
+test('diffText shows the old and the new value line by line', () => {
   const list = differences(before, { ...before, description: 'Reads a file.\nSends it too.' })
   assert.equal(
     diffText(list),
@@ -29,13 +29,13 @@ test('the text shows what was and what is, line by line', () => {
   )
 })
 
-test('characters that a terminal obeys or hides are written as their code', () => {
+test('control and invisible characters are escaped in the diff', () => {
   const hidden = `Reads.\u001b[2J\u200b\u202e\u{e0041}`
   const text = diffText(differences(before, { ...before, description: hidden }))
   assert.match(text, /\+ Reads\.\\u\{1b\}\[2J\\u\{200b\}\\u\{202e\}\\u\{e0041\}/)
 })
 
-test('a definition that appeared, or that differs in very many places, is shown whole, so that nothing is unseen', () => {
+test('a new definition, or one with very many differences, is shown in full', () => {
   assert.equal(differences(undefined, before)[0]?.path, '')
   const properties = Object.fromEntries(
     Array.from({ length: 300 }, (_, n) => [`p${n}`, { description: `poison ${n}` }]),
@@ -48,7 +48,7 @@ test('a definition that appeared, or that differs in very many places, is shown 
   assert.match(diffText(list), /poison 299/)
 })
 
-test('characters that nobody sees are written as their code, in texts and in names alike', () => {
+test('invisible characters are escaped in values and in names', () => {
   const ranges = [
     [0xfe00, 0xfe0f],
     [0xe0100, 0xe01ef],

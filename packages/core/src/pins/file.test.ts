@@ -5,7 +5,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { somePins, testPinStore } from '@gantry/conformance/internal/pin-store'
+import { somePins, testPinStore } from '@gantry/conformance/internal/host-ports'
 import { ToolError } from '@gantry/contract'
 import { filePins } from './file.ts'
 
@@ -26,7 +26,7 @@ async function refused(work: Promise<unknown>): Promise<ToolError> {
   return error
 }
 
-test('pins outlive the store, in a file of the owner alone, with nothing left beside it', async () => {
+test('pins persist in a file of mode 600, and no temporary file is left', async () => {
   const file = freshFile()
   await filePins(file).save('mcp:files', somePins('Reads.'), signal)
   assert.deepEqual(await filePins(file).load('mcp:files', signal), somePins('Reads.'))
@@ -34,7 +34,7 @@ test('pins outlive the store, in a file of the owner alone, with nothing left be
   assert.deepEqual(readdirSync(join(file, '..')), ['pins.json'])
 })
 
-test('a pin whose definition was edited beside its hash is refused', async () => {
+test('a pin whose definition does not match its hash is refused', async () => {
   const file = freshFile()
   await filePins(file).save('mcp:files', somePins('Reads.'), signal)
   writeFileSync(file, readFileSync(file, 'utf8').replace('Reads.', 'Reads and sends.'))
@@ -43,7 +43,7 @@ test('a pin whose definition was edited beside its hash is refused', async () =>
   assert.match(error.message, /\/sources\/mcp:files\/read\/hash/)
 })
 
-test('a file that is no file of pins is refused and left as it is', async () => {
+test('a file that is not a pin file is refused and left unchanged', async () => {
   for (const text of ['', '{', '[]', '{"version":2,"sources":{}}', '{"version":1,"sources":{"a":[]}}']) {
     const file = freshFile()
     await filePins(file).save('mcp:a', {}, signal)
@@ -54,7 +54,7 @@ test('a file that is no file of pins is refused and left as it is', async () => 
   }
 })
 
-test('what three processes save at the same time arrives, all of it', async () => {
+test('concurrent saves of three processes are all kept', async () => {
   const file = freshFile()
   const times = 15
   const names = ['a', 'b', 'c']
@@ -73,7 +73,7 @@ test('what three processes save at the same time arrives, all of it', async () =
   assert.deepEqual(readdirSync(join(file, '..')), ['pins.json'])
 })
 
-test('a save waits for the lock of another, a signal ends the wait, and the lock is left alone', async () => {
+test('a save waits for a foreign lock, an abort ends the wait, and the lock is kept', async () => {
   const file = freshFile()
   await filePins(file).save('mcp:a', {}, signal)
   writeFileSync(`${file}.lock`, '123 on elsewhere')
@@ -86,7 +86,7 @@ test('a save waits for the lock of another, a signal ends the wait, and the lock
   assert.equal(readFileSync(`${file}.lock`, 'utf8'), '123 on elsewhere')
 })
 
-test('a pin that does not say when or by whom it was pinned is refused', async () => {
+test('a pin without its time or its author is refused', async () => {
   for (const part of ['at', 'by']) {
     const file = freshFile()
     await filePins(file).save('mcp:files', somePins('Reads.'), signal)

@@ -1,12 +1,11 @@
 import { readFile } from 'node:fs/promises'
 import { type Issue, ToolError } from '@gantry/contract'
-import { whileLocked } from '../files/lock.ts'
-import { replacePrivate } from '../files/private-file.ts'
-import { isObject } from '../json/kinds.ts'
-import { JsonError } from '../json/limits.ts'
+import { isObject } from '@gantry/contract/internal/json'
+import { codeOf, replacePrivate, whileLocked } from '../files/private-file.ts'
+import { digestOf } from '../json/canonical.ts'
 import { parseJson } from '../json/parse.ts'
-import { definitionHash } from './definition.ts'
-import type { Pin, PinStore, Pins } from './pin.ts'
+import { JsonError } from '../json/plain.ts'
+import type { PinStore, Pins } from './pin.ts'
 
 interface Book {
   readonly version: 1
@@ -16,10 +15,10 @@ interface Book {
 const limits = { bytes: 64 * 1024 * 1024, depth: 80, nodes: 5_000_000 }
 
 /**
- * Pins in one JSON file that a person can read and a repository can keep. Writing is whole or not at all, and under a
- * lock file, so that processes that save at the same time all arrive; reading needs no lock. A lock that a crash left
- * behind is CONFIG_INVALID after ten seconds, with the file to remove. A file that cannot be read as pins is
- * CONFIG_INVALID too: guessing would trust what nobody approved.
+ * Pins in one readable JSON file, which can be committed to a repository. A save is atomic and takes a lock file, so that
+ * concurrent saves of several processes are all kept; reading takes no lock. A stale lock is CONFIG_INVALID after ten
+ * seconds, with the file to remove. An invalid pin file is CONFIG_INVALID too: ignoring it would trust tools that were
+ * not approved.
  */
 export function filePins(file: string): PinStore {
   return {
@@ -46,22 +45,26 @@ async function read(file: string, signal: AbortSignal): Promise<Book> {
   try {
     text = await readFile(file, { encoding: 'utf8', signal })
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return { version: 1, sources: {} }
+    if (codeOf(error) === 'ENOENT') return { version: 1, sources: {} }
     signal.throwIfAborted()
     throw wrong(file, 'cannot be read', error)
   }
   try {
     const book: unknown = parseJson(text, limits)
-    const issue = fault(book)
-    if (issue !== undefined) throw wrong(file, `is no file of pins: ${issue.path} ${issue.message}`)
-    return book as Book
+    assertBook(book, file)
+    return book
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
-    throw wrong(file, 'is no JSON', error)
+    throw wrong(file, 'is not valid JSON', error)
   }
 }
 
-/** A pin whose hash is not its definition's was edited by hand, and then nobody knows which of them was approved. */
+function assertBook(book: unknown, file: string): asserts book is Book {
+  const issue = fault(book)
+  if (issue !== undefined) throw wrong(file, `is not a valid pin file: ${issue.path} ${issue.message}`)
+}
+
+/** The first issue of a pin file. A pin whose hash does not match its definition was edited, so its approval is void. */
 function fault(book: unknown): Issue | undefined {
   if (!isObject(book) || book.version !== 1 || !isObject(book.sources)) {
     return { path: '', message: 'must have version 1 and sources' }
@@ -72,10 +75,10 @@ function fault(book: unknown): Issue | undefined {
       const path = `/sources/${source}/${name}`
       if (!isObject(pin) || !isObject(pin.definition)) return { path, message: 'must have a definition' }
       if (![pin.at, pin.by, pin.since ?? ''].every((part) => typeof part === 'string')) {
-        return { path, message: 'must say when and by whom it was pinned' }
+        return { path, message: 'must have at and by: when and by whom it was pinned' }
       }
-      if (definitionHash((pin as unknown as Pin).definition) !== pin.hash) {
-        return { path: `${path}/hash`, message: 'is not the hash of the definition beside it' }
+      if (digestOf(pin.definition) !== pin.hash) {
+        return { path: `${path}/hash`, message: 'does not match the definition' }
       }
     }
   }
@@ -91,5 +94,5 @@ async function write(file: string, book: Book): Promise<void> {
 }
 
 function wrong(file: string, what: string, cause?: unknown): ToolError {
-  return new ToolError('CONFIG_INVALID', `The file of pins ${file} ${what}.`, { cause })
+  return new ToolError('CONFIG_INVALID', `The pin file ${file} ${what}.`, { cause })
 }

@@ -1,4 +1,4 @@
-import { testPinStore } from '@gantry/conformance/internal/pin-store'
+import { testPinStore } from '@gantry/conformance/internal/host-ports'
 import { memoryPins } from './memory.ts'
 
 testPinStore('memory pins', () => memoryPins())

@@ -1,6 +1,6 @@
 import type { PinStore, Pins } from './pin.ts'
 
-/** Pins for as long as this process lives: a change is noticed while it runs, not between two runs. */
+/** Pins in the memory of this process: a change is detected within one run, not between two runs. */
 export function memoryPins(): PinStore {
   const kept = new Map<string, Pins>()
   return {

@@ -1,9 +1,9 @@
 import type { JsonSchema, ToolAnnotations } from '@gantry/contract'
 
-/** What a model reads of a tool, which is what a poisoned change would be in, and which tool of the server runs then. */
+/** The part of a tool that a model reads, where a poisoned change would be, and the raw name on the server. */
 export interface PinnedDefinition {
   readonly name: string
-  /** The server's own name for it, when that is another one. */
+  /** The name on the server, when it differs. */
   readonly rawName?: string
   readonly title?: string
   readonly description: string
@@ -12,15 +12,15 @@ export interface PinnedDefinition {
   readonly annotations?: ToolAnnotations
 }
 
-/** A definition that somebody trusts, by the hash of its canonical JSON. */
+/** A trusted definition, by the hash of its canonical JSON. */
 export interface Pin {
   readonly hash: string
   readonly definition: PinnedDefinition
-  /** When it was pinned, ISO 8601. */
+  /** Time of the pin, ISO 8601. */
   readonly at: string
-  /** When a tool of this name was pinned first, when that was before `at`. */
+  /** Time of the first pin of this name, when it was before `at`. */
   readonly since?: string
-  /** `first-use`, or who approved it. */
+  /** `first-use`, or the principal that approved it. */
   readonly by: string
 }
 
@@ -28,14 +28,14 @@ export interface Pin {
 export type Pins = { readonly [tool: string]: Pin }
 
 /**
- * Where pins are kept between runs.
- * - Concurrency: calls of one source may overlap, from other processes too where they share the store; a `save` is
- *   whole or not at all, and none undoes another.
- * - Errors: a rejection keeps the source's tools out of the catalog, because unpinned tools may not run.
+ * A store of pins.
+ * - Concurrency: calls for one source may overlap, also across processes that share the store; a `save` is atomic, and
+ *   no save undoes another.
+ * - Errors: a rejection keeps the tools of the source out of the catalog, because unpinned tools must not run.
  */
 export interface PinStore {
-  /** Undefined when the source was never seen. */
+  /** Undefined for a source without a save. */
   load(source: string, signal: AbortSignal): Promise<Pins | undefined>
-  /** Adds these pins to those of the source, each in place of one for the same tool; the source counts as seen. */
+  /** Adds or replaces pins of the source; the source counts as seen. */
   save(source: string, pins: Pins, signal: AbortSignal): Promise<void>
 }

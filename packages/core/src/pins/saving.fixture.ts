@@ -1,7 +1,7 @@
-import { somePins } from '@gantry/conformance/internal/pin-store'
+import { somePins } from '@gantry/conformance/internal/host-ports'
 import { filePins } from './file.ts'
 
-// Saves pins of one tool after the other when told to, as a process of its own: `saving.fixture.ts <file> <name>`.
+// A child process that saves pins one by one on a message: `saving.fixture.ts <file> <name>`.
 const [file = '', name = ''] = process.argv.slice(2)
 const store = filePins(file)
 const { read } = somePins(name)

@@ -11,7 +11,7 @@ import { namedFiles } from './authorize.ts'
 const identity: Identity = { principal: 'ada', tenant: 'acme', permissions: ['*'] }
 const { signal } = new AbortController()
 
-/** Files in memory, of which one can be given the content of another, and an approver that does so as it approves. */
+/** Artifacts in memory, and an approver that can replace one during its approval. */
 async function site(replaces: boolean) {
   const memory = memoryArtifacts()
   const stand = new Map<string, string>()
@@ -43,7 +43,7 @@ async function site(replaces: boolean) {
   return { gantry, good, asked, add }
 }
 
-test('an approver is given the digest, length and type of each file that the arguments name, and which there is not', async () => {
+test('an approval request lists the digest, length and type of each file that the arguments name, and only the id of a missing file', async () => {
   const { gantry, good, asked, add } = await site(false)
   assert.equal((await add({ artifact: good.id })).status, 'ok')
   assert.equal((await add({ artifact: 'art_none' })).error?.code, 'NOT_FOUND')
@@ -54,14 +54,14 @@ test('an approver is given the digest, length and type of each file that the arg
   await gantry.close()
 })
 
-test('a file that was replaced between the approval and the run is not read', async () => {
+test('a call is denied when a file was replaced between its approval and its execution', async () => {
   const { gantry, good, add } = await site(true)
   const { status, error } = await add({ artifact: good.id })
   assert.deepEqual([status, error?.code, error?.message.includes(good.id)], ['denied', 'DENIED', true])
   await gantry.close()
 })
 
-test('arguments that name more files than an approver is shown are refused, and long keys make no long view', () => {
+test('namedFiles refuses arguments that name over 1,000 files or whose paths are too long', () => {
   const file = { artifact: 'art_1' }
   const files = (count: number): JsonObject[] => Array.from({ length: count }, () => file)
   assert.deepEqual(namedFiles({ files: { 'a/b': file }, list: files(1), artifact: 'x'.repeat(300) }), [

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Identity, ToolError } from '@gantry/contract'
-import type { ExecutorOptions } from '@gantry/tools'
-import { createExecutor } from '@gantry/tools'
+import { createExecutor, type ExecutorOptions } from '@gantry/tools'
 import { memoryAudit } from '../audits/memory.ts'
 import type { ApprovalRequest, Approver } from '../policies/policy.ts'
 import { defineTool } from '../tools/tool.ts'
 import { alice, anything, runIt, tool } from './pipeline.fixture.ts'
 
-test('a permission that the caller lacks is a denial, and the tool is not started', async () => {
+test('a call is denied when the caller lacks a permission, and the tool does not start', async () => {
   let calls = 0
   const guarded = tool(() => ++calls, { permissions: ['files:read', 'files:write'] })
   const denied = await runIt(guarded, {}, { identity: alice })
@@ -43,7 +42,7 @@ test('a policy allows, denies, or fails closed', async () => {
   for (const decide of failing) assert.equal((await withPolicy(decide)).error?.code, 'POLICY_UNAVAILABLE')
 })
 
-test('a call that needs approval waits for it, and without an approver is refused', async () => {
+test('a call that needs approval waits for it, and is refused when no approver is configured', async () => {
   const policy = { rules: [{ ask: '*', reason: 'costs money' }] }
   const refused = await runIt(
     tool(() => 1),
@@ -81,12 +80,12 @@ test('a call that needs approval waits for it, and without an approver is refuse
   assert.match(rejected.error?.message ?? '', /too dear/)
 })
 
-test('an approver that waits for nobody ends the call as pending, with what finds the decision later', async () => {
+test('a pending approval ends the call with APPROVAL_REQUIRED and the approval id', async () => {
   const asked: ApprovalRequest[] = []
   const approver: Approver = {
     async approve(request) {
       asked.push(request)
-      // A pending answer is no approval, whatever else it says.
+      // A pending answer is not an approval, even with `approved: true`.
       return { approved: true, pending: { id: 'a1', expiresMs: 1_000 } }
     },
   }
@@ -108,7 +107,7 @@ test('an approver that waits for nobody ends the call as pending, with what find
   assert.ok((request?.callId ?? '') !== '' && (request?.digest ?? '') !== '')
 })
 
-test('an approver that keeps questions may take longer to answer than a person may', async () => {
+test('approvalMs does not limit an approver that declares pends', async () => {
   const approve = async () => {
     await new Promise((resolve) => setTimeout(resolve, 30))
     return { approved: true }
@@ -119,7 +118,7 @@ test('an approver that keeps questions may take longer to answer than a person m
   assert.equal((await runIt(it, {}, { approver: { approve }, limits })).error?.code, 'APPROVAL_REQUIRED')
 })
 
-test('a tool cannot say of its own call that a person must decide first', async () => {
+test('a tool cannot forge an APPROVAL_REQUIRED error of the authorize stage', async () => {
   const details = { approvalId: 'a1', expiresMs: 1_000 }
   const forged = tool(() => {
     throw new ToolError('APPROVAL_REQUIRED', 'Wait.', { stage: 'authorize', details })
@@ -128,7 +127,7 @@ test('a tool cannot say of its own call that a person must decide first', async 
   assert.deepEqual([error?.code, error?.stage], ['APPROVAL_REQUIRED', 'execute'])
 })
 
-test('an approver that fails or answers nonsense lets nothing pass', async () => {
+test('a call is refused when the approver fails or answers malformed data', async () => {
   const policy = { rules: [{ ask: '*' }] }
   const failing = async () => {
     throw new Error('down')
@@ -167,7 +166,7 @@ test('a permission pattern ends at a colon', async () => {
   }
 })
 
-test('a tool cannot give rights to the identity it is shown, nor describe what is hidden', async () => {
+test('a tool cannot change the permissions of its identity, and hidden tools cannot be described', async () => {
   const greedy = tool((_args, { identity }) => (identity.permissions as string[]).push('*'))
   const hidden = defineTool({
     namespace: 'test',

@@ -8,11 +8,11 @@ import {
   knownDecision,
   type PolicyRequest,
 } from '../policies/policy.ts'
-import type { PreparedTool } from './prepare.ts'
+import type { PreparedTool } from './lookup.ts'
+import { shownArguments } from './record.ts'
 import type { Run } from './run.ts'
-import { shownArguments } from './shown-arguments.ts'
 
-/** Lets a call pass only when the identity holds the tool's permissions, the policy allows it, and whoever must approve has. */
+/** Requires the permissions of the tool, a policy decision that allows the call, and every approval that it needs. */
 export function authorize(run: Run, tool: PreparedTool, args: JsonObject): void | Promise<void> {
   const request = toDecide(run, tool, args)
   if (request === undefined) return undefined
@@ -25,18 +25,19 @@ function pass(run: Run, request: PolicyRequest, decision: Decision): void | Prom
   return need === undefined ? undefined : approve(run, request, need)
 }
 
-/** The same, up to the person: whether somebody would have to approve the call. Throws what refuses it. */
+/** Like `authorize`, but returns whether the call needs approval instead of requesting it. Throws the refusal. */
 export async function asksApproval(run: Run, tool: PreparedTool, args: JsonObject): Promise<boolean> {
   const request = toDecide(run, tool, args)
   return request !== undefined && needOf(run, request, await ask(run, request)) !== undefined
 }
 
-/** What is left to decide once the permissions are held; undefined when nothing is. */
+/** Checks the permissions. Returns the request for the policy; undefined when there is nothing left to decide. */
 function toDecide(run: Run, { entry }: PreparedTool, args: JsonObject): PolicyRequest | undefined {
   const { identity } = run.request
   const [permission] = missingPermissions(identity, entry.tool)
   if (permission !== undefined) {
-    throw new ToolError('DENIED', `${identity.principal} lacks the permission ${permission} that ${entry.key} needs.`)
+    const message = `${identity.principal} lacks the permission ${permission} that ${entry.key} needs.`
+    throw new ToolError('DENIED', message, { details: { permission } })
   }
   if (run.ports.policy === undefined && entry.tool.approval !== 'always') return undefined
   return { identity, id: entry.id, tool: entry.tool, args }
@@ -44,7 +45,7 @@ function toDecide(run: Run, { entry }: PreparedTool, args: JsonObject): PolicyRe
 
 type Need = Pick<ApprovalRequest, 'reason' | 'rule' | 'approvers'>
 
-/** What an allowed call still needs: the approval of somebody, for a reason; undefined when nothing. Else throws. */
+/** The approval that an allowed call needs, with its reason; undefined when it needs none. Throws the refusal. */
 function needOf(run: Run, request: PolicyRequest, decision: Decision): Need | undefined {
   const { rule } = decision
   const grounds = rule === undefined ? {} : { rule }
@@ -62,10 +63,10 @@ function needOf(run: Run, request: PolicyRequest, decision: Decision): Need | un
   return request.tool.approval === 'always' ? { reason: everyCall } : undefined
 }
 
-/** Why a tool that declares `approval: 'always'` asks. */
+/** The reason given for a tool that declares `approval: 'always'`. */
 export const everyCall = 'The tool asks for approval of every call.'
 
-/** What the policy says; not waited for where it says so at once. Never rejects but for a run that is stopped. */
+/** The decision of the policy, synchronous if the policy is. Rejects only when the run is stopped. */
 export function ask(run: Run, request: PolicyRequest): Decision | Promise<Decision> {
   const { policy } = run.ports
   if (policy === undefined) return { effect: 'allow' }
@@ -87,14 +88,14 @@ async function approve(run: Run, request: PolicyRequest, need: Need): Promise<vo
     throw new ToolError('APPROVAL_REQUIRED', `${request.id} needs approval: ${need.reason}`)
   }
   if (approver.pends === true && run.request.place?.unattended === true) {
-    const message = `${request.id} needs approval, which a call inside a tool cannot wait for: ${need.reason}`
+    const message = `${request.id} needs approval, and an inner call cannot wait for it: ${need.reason}`
     throw new ToolError('APPROVAL_REQUIRED', message)
   }
   const { approvalMs: withinMs } = limits
   const late =
     approver.pends === true
-      ? new ToolError('POLICY_UNAVAILABLE', `No answer on ${request.id}: the approver is too slow.`)
-      : new ToolError('APPROVAL_REQUIRED', `Nobody approved ${request.id} within ${withinMs} ms.`)
+      ? new ToolError('POLICY_UNAVAILABLE', `No decision on ${request.id}: the approver timed out.`)
+      : new ToolError('APPROVAL_REQUIRED', `${request.id} was not approved within ${withinMs} ms.`)
   const { args: shown, hidden } = shownArguments(request.tool, request.args, run.concealed(), run.ports.mark)
   const call = { callId: run.request.callId, digest: run.tool?.entry.digest ?? '', shown, hidden }
   const named = namedFiles(request.args)
@@ -106,7 +107,7 @@ async function approve(run: Run, request: PolicyRequest, need: Need): Promise<vo
   const patienceMs = approver.pends === true ? limits.maxTimeoutMs : withinMs
   const answer = await run.aside(asking(), patienceMs, late).catch((error: unknown) => {
     if (run.stopped !== undefined) throw run.stopped
-    throw new ToolError('POLICY_UNAVAILABLE', `No answer on ${request.id}: the approver failed.`, { cause: error })
+    throw new ToolError('POLICY_UNAVAILABLE', `No decision on ${request.id}: the approver failed.`, { cause: error })
   })
   if (answer?.pending !== undefined) {
     const { id: approvalId, expiresMs } = answer.pending
@@ -114,14 +115,15 @@ async function approve(run: Run, request: PolicyRequest, need: Need): Promise<vo
     throw new ToolError('APPROVAL_REQUIRED', message, { details: { approvalId, expiresMs } })
   }
   if (answer?.approved !== true) {
-    throw new ToolError('DENIED', `${request.id} was not approved: ${answer?.reason ?? 'no reason was given'}`)
+    const message = `${request.id} was not approved: ${answer?.reason ?? 'no reason was given'}`
+    throw new ToolError('DENIED', message, { details: { approval: 'denied' } })
   }
   run.approvedBy = answer.by ?? 'unnamed'
   run.approvedSelf = answer.self
   if (files.length > 0) run.approvedArtifacts = approvedArtifacts(run.ports.artifacts, files)
 }
 
-/** What a tool asks for and the identity does not hold. */
+/** The permissions of the tool that the identity lacks. */
 export function missingPermissions(identity: Identity, { permissions }: Pick<Tool, 'permissions'>): readonly string[] {
   return permissions === undefined ? none : permissions.filter((permission) => !holds(identity, permission))
 }
@@ -135,14 +137,14 @@ export function holds(identity: Identity, permission: string): boolean {
   )
 }
 
-/** As many as a sandbox takes; and characters of all pointers and ids, because a long key stands before each file below it. */
+/** `files` is the limit of a sandbox. `characters` bounds all paths and ids: a long key is repeated for each file below it. */
 const most = { files: 1_000, characters: 262_144 } as const
-/** A longer text under `artifact` is something else. */
+/** A longer text under `artifact` is not an artifact id. */
 const longestId = 256
 
 /**
- * Where arguments name files: every text under the key `artifact`, as in `{"artifact": id}` of a program's files.
- * - Errors: INPUT_INVALID for more than an approver is shown.
+ * The files that arguments name: every text under the key `artifact`, as in `{"artifact": id}` of a program's files.
+ * - Errors: INPUT_INVALID for more files, or longer paths, than an approval request holds.
  */
 export function namedFiles(args: JsonObject): readonly Pick<ApprovalFile, 'path' | 'id'>[] {
   const named: Pick<ApprovalFile, 'path' | 'id'>[] = []
@@ -165,14 +167,14 @@ export function namedFiles(args: JsonObject): readonly Pick<ApprovalFile, 'path'
 
 function tooMany(): ToolError {
   const message =
-    `The arguments name more than ${most.files} artifacts, or under longer keys than an approver is shown; ` +
+    `The arguments name more than ${most.files} artifacts, or under longer keys than an approval request holds; ` +
     'name fewer, or put them into one file.'
   return new ToolError('INPUT_INVALID', message, {
     details: { issues: [{ path: '', message: 'names too many artifacts' }] },
   })
 }
 
-/** What the caller's ids stand for now. */
+/** The current digest, length and type of the caller's artifacts. */
 async function describeFiles(
   named: readonly Pick<ApprovalFile, 'path' | 'id'>[],
   { ports, request, signal }: Pick<Run, 'ports' | 'request' | 'signal'>,
@@ -192,8 +194,8 @@ async function describeFiles(
 }
 
 /**
- * The same files, of which those that were approved have the approved digest.
- * - Errors: DENIED for an id whose content is another by now.
+ * The same artifacts, with the digests of the approved ones verified at each read.
+ * - Errors: DENIED for an artifact whose content has changed since the approval.
  */
 function approvedArtifacts(artifacts: Artifacts, files: readonly ApprovalFile[]): Artifacts {
   const approved = new Map(files.map(({ id, digest }) => [id, digest]))

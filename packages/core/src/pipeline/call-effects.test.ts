@@ -4,27 +4,27 @@ import { type ArtifactRef, type Json, ToolError } from '@gantry/contract'
 import { resultSchema } from '@gantry/contract/schemas'
 import { compileSchema } from '@gantry/json-schema'
 import type { AttachedFile, ToolContext } from '../backends/backend.ts'
-import type { WriteBack, WrittenFile } from '../backends/program-journal.ts'
+import type { EffectSink, WrittenFile } from '../backends/program-journal.ts'
 import { createExecutor } from '../executor.ts'
+import type { RunOptions } from '../executor-interface.ts'
 import type { ExecutorOptions } from '../executor-options.ts'
-import type { RunOptions } from '../run-options.ts'
 import { defineTool } from '../tools/tool.ts'
 import { alice, anything, never, tool } from './pipeline.fixture.ts'
 
-/** Runs `test:it` with a host that takes what it writes back. */
+/** Runs `test:it` with a host that takes its effects. */
 async function written(
   run: (args: object, context: ToolContext) => unknown,
-  writeBack: WriteBack | undefined,
+  effectSink: EffectSink | undefined,
   { options = {}, given = {} }: { options?: ExecutorOptions; given?: RunOptions } = {},
 ) {
   const gantry = createExecutor({ tools: [tool(run)], ...options })
-  const result = await gantry.run('test:it', {}, { writeBack, ...given })
+  const result = await gantry.run('test:it', {}, { effectSink, ...given })
   await gantry.close()
   assert.deepEqual(compileSchema(resultSchema).issues(JSON.parse(JSON.stringify(result))), [])
   return result
 }
 
-/** A host that keeps files in memory. */
+/** A host that stores files in memory. */
 function files() {
   const kept: WrittenFile[] = []
   const keep = async (file: WrittenFile): Promise<ArtifactRef> => {
@@ -37,7 +37,7 @@ function files() {
 
 const text = (content: Uint8Array | undefined): string => Buffer.from(content ?? []).toString()
 
-test('a message leaves at once with its number, and the call ends when it is safe', async () => {
+test('context.send passes a numbered message to the host at once, and the call ends after the host accepted it', async () => {
   const left: unknown[] = []
   const safe = Promise.withResolvers<void>()
   const send = (message: Json, number: number): Promise<void> => {
@@ -73,13 +73,13 @@ test('a message leaves at once with its number, and the call ends when it is saf
   ])
 })
 
-test('a message that cannot be sent is no effect but a warning, and does not fail the call', async () => {
-  const faults: readonly NonNullable<WriteBack['send']>[] = [
+test('a message that cannot be sent becomes a warning, not an effect, and does not fail the call', async () => {
+  const faults: readonly NonNullable<EffectSink['send']>[] = [
     async (_message, number) => {
-      if (number !== 2) throw new ToolError('STORE_UNAVAILABLE', 'Away.')
+      if (number !== 2) throw new ToolError('STORE_UNAVAILABLE', 'Unavailable.')
     },
     (_message, number) => {
-      if (number !== 2) throw new ToolError('STORE_UNAVAILABLE', 'Away.')
+      if (number !== 2) throw new ToolError('STORE_UNAVAILABLE', 'Unavailable.')
     },
   ]
   for (const send of faults) {
@@ -94,7 +94,7 @@ test('a message that cannot be sent is no effect but a warning, and does not fai
   }
 })
 
-test('a tool that is done keeps its outcome when its messages take longer than the call may', async () => {
+test('a finished tool keeps its outcome when its messages are still in flight at the timeout', async () => {
   const signals: AbortSignal[] = []
   const send = (_message: Json, _number: number, signal: AbortSignal): Promise<void> => {
     signals.push(signal)
@@ -126,7 +126,7 @@ test('a tool that is done keeps its outcome when its messages take longer than t
   )
 })
 
-test('messages of an attempt that failed stay sent, and the next one goes on counting', async () => {
+test('messages of a failed attempt stay sent, and the next attempt continues their numbers', async () => {
   const left: unknown[] = []
   const send = (message: Json, number: number): void => void left.push([message, number])
   const run = (_args: object, context: ToolContext): string => {
@@ -135,7 +135,7 @@ test('messages of an attempt that failed stay sent, and the next one goes on cou
     return 'done'
   }
   const gantry = createExecutor({ tools: [tool(run, { effect: 'repeatable', retry: { attempts: 3, delayMs: 0 } })] })
-  const result = await gantry.run('test:it', {}, { writeBack: { send } })
+  const result = await gantry.run('test:it', {}, { effectSink: { send } })
   await gantry.close()
   assert.deepEqual(left, [
     ['try 1', 1],
@@ -145,7 +145,7 @@ test('messages of an attempt that failed stay sent, and the next one goes on cou
   assert.equal(result.effects.length, 3)
 })
 
-test('a message that was refused to the tool has no number, and does not keep others back', async () => {
+test('a refused message takes no number and does not delay other messages', async () => {
   const left: unknown[] = []
   const run = (_args: object, { send }: ToolContext): void => {
     send('one')
@@ -155,7 +155,7 @@ test('a message that was refused to the tool has no number, and does not keep ot
   }
   const gantry = createExecutor({ tools: [tool(run, { limits: { resultBytes: 800 } })] })
   const send = (message: Json, number: number): void => void left.push([message, number])
-  const { status, effects } = await gantry.run('test:it', {}, { writeBack: { send } })
+  const { status, effects } = await gantry.run('test:it', {}, { effectSink: { send } })
   await gantry.close()
   assert.deepEqual([status, effects.length], ['ok', 2])
   assert.deepEqual(left, [
@@ -164,7 +164,7 @@ test('a message that was refused to the tool has no number, and does not keep ot
   ])
 })
 
-test('secrets stay behind in messages and files, also in those that are no text', async () => {
+test('secrets are redacted in messages and files, binary files included', async () => {
   const left: Json[] = []
   const { kept, keep } = files()
   const run = async (_args: object, { secrets, send, attach }: ToolContext): Promise<void> => {
@@ -174,7 +174,7 @@ test('secrets stay behind in messages and files, also in those that are no text'
   }
   const send = (message: Json): void => void left.push(message)
   const gantry = createExecutor({ tools: [tool(run, { secrets: ['key'] })], secrets: { key: 'hunter2-hunter2' } })
-  const result = await gantry.run('test:it', {}, { writeBack: { send, keep } })
+  const result = await gantry.run('test:it', {}, { effectSink: { send, keep } })
   await gantry.close()
   assert.equal(result.status, 'ok')
   assert.deepEqual(left, [{ token: 'is [redacted]' }])
@@ -184,7 +184,7 @@ test('secrets stay behind in messages and files, also in those that are no text'
   assert.equal(text(kept[1]?.content.subarray(2)), 'is [redacted]')
 })
 
-test('a secret that is not plain ASCII stays behind in files that are no text, however its characters are bytes', async () => {
+test('a non-ASCII secret is redacted in binary files in UTF-8, NFD and UTF-16 of both byte orders', async () => {
   const { kept, keep } = files()
   const key = 'pässwort-密码'
   const wide = Buffer.from(key, 'utf16le')
@@ -193,7 +193,7 @@ test('a secret that is not plain ASCII stays behind in files that are no text, h
     for (const bytes of written) await attach({ name: 'b', content: Buffer.concat([Buffer.from([0xff]), bytes]) })
   }
   const gantry = createExecutor({ tools: [tool(run, { secrets: ['key'] })], secrets: { key } })
-  const result = await gantry.run('test:it', {}, { writeBack: { keep } })
+  const result = await gantry.run('test:it', {}, { effectSink: { keep } })
   await gantry.close()
   assert.equal(result.status, 'ok')
   assert.deepEqual(
@@ -202,7 +202,7 @@ test('a secret that is not plain ASCII stays behind in files that are no text, h
   )
 })
 
-test('a file is kept as it was when it was attached, and is an effect and an artifact', async () => {
+test('a file is stored with its content at the time of attach, as an effect and an artifact', async () => {
   const { kept, keep } = files()
   const content = new Uint8Array([1, 2, 3])
   const result = await written(
@@ -226,7 +226,7 @@ test('a file is kept as it was when it was attached, and is an effect and an art
   ])
 })
 
-test('the name of a file is one name, whatever path it was given', async () => {
+test('the name of an attached file is reduced to a safe base name', async () => {
   const names = [
     ['../../etc/passwd', 'passwd'],
     ['C:\\Windows\\win.ini', 'win.ini'],
@@ -249,7 +249,7 @@ test('the name of a file is one name, whatever path it was given', async () => {
   assert.equal(kept[0]?.mimeType, 'text/plain')
 })
 
-test('a tool that does not wait for its file loses nothing, and a file that fails kills nobody', async () => {
+test('the call waits for files that the tool did not await, and a file that fails becomes a warning', async () => {
   const { keep } = files()
   const forgotten = await written((_args, { attach }) => void attach({ name: 'a', content: 'b' }), {
     keep: async (file) => {
@@ -258,26 +258,29 @@ test('a tool that does not wait for its file loses nothing, and a file that fail
     },
   })
   assert.equal(forgotten.effects.length, 1)
-  const refusing: WriteBack = { keep: () => Promise.reject(new ToolError('STORE_UNAVAILABLE', 'Full.')) }
+  const refusing: EffectSink = { keep: () => Promise.reject(new ToolError('STORE_UNAVAILABLE', 'Full.')) }
   const ignored = await written((_args, { attach }) => void attach({ name: 'a', content: 'b' }), refusing)
   assert.deepEqual([ignored.status, ignored.effects, ignored.artifacts], ['ok', [], []])
-  assert.deepEqual(ignored.warnings, [{ code: 'STORE_UNAVAILABLE', message: 'Of 1 files, 1 could not be kept.' }])
+  assert.deepEqual(ignored.warnings, [{ code: 'STORE_UNAVAILABLE', message: 'Of 1 files, 1 could not be stored.' }])
 })
 
-test('a tool whose file was not kept has begun, so it is not begun again', async () => {
+test('a call whose file was not stored may have had effects, so it is not retried', async () => {
   let runs = 0
   const run = async (_args: object, { attach }: ToolContext): Promise<void> => {
     runs += 1
     await attach({ name: 'a', content: 'b' })
   }
   const gantry = createExecutor({ tools: [tool(run, { effect: 'once', retry: { attempts: 3, delayMs: 0 } })] })
-  const keep = (): Promise<never> => Promise.reject(new ToolError('STORE_UNAVAILABLE', 'Away.'))
-  const refused = await gantry.run('test:it', {}, { writeBack: { keep } })
+  const keep = (): Promise<never> => Promise.reject(new ToolError('STORE_UNAVAILABLE', 'Unavailable.'))
+  const refused = await gantry.run('test:it', {}, { effectSink: { keep } })
   const { error } = refused
-  assert.deepEqual([error?.code, error?.effect, error?.cause?.message], ['STORE_UNAVAILABLE', 'possible', 'Away.'])
+  assert.deepEqual(
+    [error?.code, error?.effect, error?.cause?.message],
+    ['STORE_UNAVAILABLE', 'possible', 'Unavailable.'],
+  )
   assert.equal(runs, 1)
   const hostless = await gantry.run('test:it')
-  assert.match(hostless.error?.message ?? '', /host of this call keeps no files/)
+  assert.match(hostless.error?.message ?? '', /host of this call does not store files/)
   await gantry.close()
 })
 
@@ -300,11 +303,15 @@ const tooMuch: readonly (readonly [string, (context: ToolContext) => unknown, st
   ],
   ['a file without a name', ({ attach }) => attach({ content: '' } as AttachedFile), 'OUTPUT_INVALID'],
   ['no file at all', ({ attach }) => attach(null as never), 'OUTPUT_INVALID'],
-  ['content that is none', ({ attach }) => attach({ name: 'a', content: 5 as never }), 'OUTPUT_INVALID'],
-  ['an id that is none', ({ inject }) => inject('no id'), 'OUTPUT_INVALID'],
-  ['a tool that there is not', ({ inject }) => inject('test:other'), 'OUTPUT_INVALID'],
-  ['a tool that the caller may not see', ({ inject }) => inject('test:hidden'), 'OUTPUT_INVALID'],
-  ['a tool that is no text', ({ inject }) => inject({ toString: () => 'test:it' } as never), 'OUTPUT_INVALID'],
+  [
+    'content that is neither text nor bytes',
+    ({ attach }) => attach({ name: 'a', content: 5 as never }),
+    'OUTPUT_INVALID',
+  ],
+  ['a malformed tool id', ({ inject }) => inject('no id'), 'OUTPUT_INVALID'],
+  ['an unknown tool', ({ inject }) => inject('test:other'), 'OUTPUT_INVALID'],
+  ['a hidden tool', ({ inject }) => inject('test:hidden'), 'OUTPUT_INVALID'],
+  ['a tool id that is not a string', ({ inject }) => inject({ toString: () => 'test:it' } as never), 'OUTPUT_INVALID'],
 ]
 
 const hidden = defineTool({
@@ -317,14 +324,14 @@ const hidden = defineTool({
 })
 
 for (const [name, run, code] of tooMuch) {
-  test(`${name} is refused to the tool`, async () => {
+  test(`the context refuses ${name}`, async () => {
     const tools = [tool((_args, context) => run(context)), hidden]
     const { error } = await written(run as never, files(), { options: { tools }, given: { identity: alice } })
     assert.deepEqual([error?.code, error?.effect], [code, 'possible'])
   })
 }
 
-test('tools that are offered are effects, each once, and bounded', async () => {
+test('injected tools are listed once each as effects, up to a limit', async () => {
   const others = Array.from({ length: 101 }, (_, n) =>
     defineTool({ namespace: 'other', name: `t${n}`, description: 'Other.', inputSchema: anything, run: () => n }),
   )
@@ -347,10 +354,10 @@ test('tools that are offered are effects, each once, and bounded', async () => {
   assert.deepEqual(allowed.effects, [{ kind: 'tool', tool: 'test:hidden' }])
 })
 
-test('what a tool writes back after its call has ended goes nowhere', async () => {
+test('effects of a tool are dropped after its call has ended', async () => {
   const contexts: ToolContext[] = []
   const left: Json[] = []
-  const host: WriteBack = { send: (message) => void left.push(message), ...files() }
+  const host: EffectSink = { send: (message) => void left.push(message), ...files() }
   const result = await written((_args, context) => void contexts.push(context), host)
   const [context] = contexts
   assert.ok(context !== undefined)
@@ -360,23 +367,23 @@ test('what a tool writes back after its call has ended goes nowhere', async () =
   assert.deepEqual([left, result.effects], [[], []])
 })
 
-test('a write-back that is none is refused before the tool starts', async () => {
-  for (const writeBack of [5, { send: 'no' }, null] as never[]) {
-    const { error } = await written(() => assert.fail('it ran'), writeBack)
+test('an invalid effectSink option is refused before the tool starts', async () => {
+  for (const effectSink of [5, { send: 'no' }, null] as never[]) {
+    const { error } = await written(() => assert.fail('it ran'), effectSink)
     assert.deepEqual(
       [error?.code, error?.message],
-      ['INPUT_INVALID', 'The option /writeBack must have the functions send or keep.'],
+      ['INPUT_INVALID', 'Invalid options of the call: /effectSink must be an object with the functions send or keep.'],
     )
   }
 })
 
-test('what the calls of a chain write back goes where the host of each says, and is in their results', async () => {
+test('each call of a chain sends its effects to its own effectSink and lists them in its result', async () => {
   const left: unknown[] = []
   const gantry = createExecutor({ tools: [tool((_args, { send, callId }) => send(callId))] })
   const chain = await gantry.chain([{ id: 'a', tool: 'test:it', forEach: [1, 2] }], {
     around: ({ stepId, index }, call) => {
       const callId = `${stepId}.${index}`
-      return call({ callId, writeBack: { send: (message, number) => void left.push([callId, message, number]) } })
+      return call({ callId, effectSink: { send: (message, number) => void left.push([callId, message, number]) } })
     },
   })
   await gantry.close()

@@ -1,9 +1,8 @@
 import { type ArtifactRef, type Effect, type ErrorCode, type Json, ToolError, type Warning } from '@gantry/contract'
 import type { AttachedFile } from '../backends/backend.ts'
-import type { WriteBack, WrittenFile } from '../backends/program-journal.ts'
+import type { EffectSink, WrittenFile } from '../backends/program-journal.ts'
 import { parseToolId } from '../ids/tool-id.ts'
-import { copyJson } from '../json/copy.ts'
-import { JsonError } from '../json/limits.ts'
+import { copyJson, JsonError } from '../json/plain.ts'
 import type { Run } from './run.ts'
 
 const mostMessages = 1_000
@@ -12,11 +11,15 @@ const mostFileBytes = 67_108_864
 const mostTools = 100
 
 /**
- * What a tool wrote back in one call: messages, files and tools, in the order in which it did.
+ * # Effects of a tool in one call: messages, files and injected tools, in order
  *
- * Each is *waiting* while the host has yet to say that it is safe, then *safe* or *failed* for good; what no host takes
- * is safe at once. `settled` closes the list: what comes after it is ignored. What is safe then are the effects of the
- * result, and the rest is counted in its warnings. A repeat of the call adds to the list of the attempts before.
+ * States of an effect:
+ * - `waiting`: the host has not confirmed it yet.
+ * - `safe`: the host confirmed it, or no host takes it. Final.
+ * - `failed`: the host rejected it. Final.
+ *
+ * `settled` closes the list; later effects are ignored. Safe effects become the effects of the result, the others are
+ * counted in its warnings. A retry appends to the list of the earlier attempts.
  */
 export class CallEffects {
   readonly #run: Run
@@ -41,15 +44,15 @@ export class CallEffects {
     if (bytes > (this.#run.tool?.resultCopy.limits.bytes ?? 0)) {
       throw new ToolError('LIMIT_EXCEEDED', 'The messages of a call together may not be larger than a result.')
     }
-    // What was refused has no number: the tool may go on without it.
+    // A refused message takes no number, because the tool may continue without it.
     this.#messages = number
     this.#messageBytes = bytes
     const effect: Effect = { kind: 'message', message: this.#run.redactor?.value(copied) ?? copied }
-    const { writeBack } = this.#run.request
-    if (writeBack?.send === undefined) this.#parts.push({ state: 'safe', effect })
+    const { effectSink } = this.#run.request
+    if (effectSink?.send === undefined) this.#parts.push({ state: 'safe', effect })
     else {
       const sending = async (): Promise<Effect> => {
-        await writeBack.send?.(effect.message, number, this.#run.signal)
+        await effectSink.send?.(effect.message, number, this.#run.signal)
         return effect
       }
       this.#follow('message', sending).catch(() => undefined)
@@ -58,7 +61,7 @@ export class CallEffects {
 
   attach(file: AttachedFile): Promise<ArtifactRef> {
     const kept = this.#keep(file)
-    // A tool need not wait for its file; what became of it is on the result in any case.
+    // A tool need not await its file: the result has the outcome in any case.
     kept.catch(() => undefined)
     return kept
   }
@@ -78,7 +81,7 @@ export class CallEffects {
     this.#parts.push({ state: 'safe', effect: { kind: 'tool', tool } })
   }
 
-  /** Takes nothing more, and waits until all is safe or failed, but no longer than the call may last; never rejects. */
+  /** Closes the list and waits until every effect is safe or failed, or the call times out. Never rejects. */
   async settled(): Promise<void> {
     this.#closed = true
     if (this.#underWay.length > 0) await this.#run.within(Promise.all(this.#underWay)).catch(() => undefined)
@@ -89,7 +92,7 @@ export class CallEffects {
   }
 
   warnings(): readonly Warning[] {
-    return [...this.#warningsOf('message', this.#messages, 'sent'), ...this.#warningsOf('file', this.#files, 'kept')]
+    return [...this.#warningsOf('message', this.#messages, 'sent'), ...this.#warningsOf('file', this.#files, 'stored')]
   }
 
   get #over(): boolean {
@@ -99,7 +102,7 @@ export class CallEffects {
   async #keep(file: AttachedFile): Promise<ArtifactRef> {
     if (this.#over) throw new ToolError('CANCELLED', 'The call has ended.', { effect: 'possible' })
     const keep = fileSinkOf(this.#run)
-    if (keep === undefined) throw unkept('The host of this call keeps no files.')
+    if (keep === undefined) throw unkept('The host of this call does not store files.')
     const count = counted(this.#files, mostFiles, 'attach', 'files')
     const bytes = this.#fileBytes + bytesOf(file)
     if (bytes > mostFileBytes) {
@@ -112,9 +115,9 @@ export class CallEffects {
       return { kind: 'file', artifact: await keep(written, this.#run.signal) }
     }
     const { artifact } = await this.#follow('file', keeping).catch((cause: unknown) => {
-      // A quota is the caller's to mend; it is no fault of the store.
+      // An exceeded quota is an error of the caller, not of the store.
       if (ToolError.is(cause) && cause.code === 'LIMIT_EXCEEDED') throw cause
-      throw unkept(`The file ${written.name} could not be kept.`, cause)
+      throw unkept(`The file ${written.name} could not be stored.`, cause)
     })
     return artifact
   }
@@ -126,7 +129,7 @@ export class CallEffects {
       if (ports.visible(request.identity, ports.catalog.find(tool))) return undefined
     } catch (error) {
       if (ToolError.is(error) && error.code === 'TOOL_ID_INVALID') return error.message
-      // Whether a backend that was not asked for its tools yet has it, nobody knows; whoever calls it will find out.
+      // A backend that is not discovered yet may have the tool; a call discovers it.
       if (ports.sources.pending(tool) !== undefined) return undefined
     }
     return `There is no tool ${tool} to offer to this caller.`
@@ -148,7 +151,7 @@ export class CallEffects {
     return done
   }
 
-  /** One warning for all of a kind, however many there are. */
+  /** At most one warning for failed effects of a kind, and one for unconfirmed ones. */
   *#warningsOf(what: What, all: number, done: string): Generator<Warning> {
     const failed = this.#parts.filter((part) => part.state === 'failed' && part.what === what)
     const [first] = failed
@@ -162,10 +165,10 @@ export class CallEffects {
   }
 }
 
-/** Where the files of a call go: to who made the call, or else to where the executor keeps files; undefined for nowhere. */
-export function fileSinkOf({ ports, request }: Run): WriteBack['keep'] {
-  const { writeBack, identity, callId, fence } = request
-  if (writeBack?.keep !== undefined) return writeBack.keep
+/** Where the files of a call are stored: by its host, or else by the executor; undefined when neither stores files. */
+export function fileSinkOf({ ports, request }: Run): EffectSink['keep'] {
+  const { effectSink, identity, callId, fence } = request
+  if (effectSink?.keep !== undefined) return effectSink.keep
   if (!ports.keepsFiles) return undefined
   return (file, signal) => ports.artifacts.put(file, { identity, callId, fence }, signal)
 }
@@ -183,7 +186,7 @@ function isTool(effect: Effect, tool: string): boolean {
 
 function counted(count: number, most: number, verb: string, what: string): number {
   if (count < most) return count + 1
-  throw new ToolError('LIMIT_EXCEEDED', `A call may ${verb} ${most} ${what}, and this was one more.`)
+  throw new ToolError('LIMIT_EXCEEDED', `A call may ${verb} at most ${most} ${what}.`)
 }
 
 function sendable(message: unknown): Json {
@@ -195,7 +198,7 @@ function sendable(message: unknown): Json {
   }
 }
 
-/** The tool has begun by now, so whatever kept its file away, the call is not one that did nothing. */
+/** The tool has started, so a file that cannot be stored does not make the call one without effect. */
 function unkept(message: string, cause?: unknown): ToolError {
   return new ToolError('STORE_UNAVAILABLE', message, { cause, effect: 'possible', retryable: false })
 }
@@ -204,7 +207,7 @@ const longestName = 200
 const textType = 'text/plain'
 const bytesType = 'application/octet-stream'
 
-/** In bytes; refuses what is no file. */
+/** The size of a file in bytes. Throws OUTPUT_INVALID for a value that is not a file. */
 function bytesOf(file: AttachedFile): number {
   const { name, content, mimeType = '' } = file ?? {}
   if (typeof name !== 'string' || typeof mimeType !== 'string') {
@@ -215,7 +218,7 @@ function bytesOf(file: AttachedFile): number {
   throw new ToolError('OUTPUT_INVALID', 'The content of a file to attach must be a text or a Uint8Array.')
 }
 
-/** The file as it may leave: a copy under a plain name, without secrets. */
+/** A copy of the file under a safe base name, without secrets. */
 function writtenFile({ name, content, mimeType }: AttachedFile, run: Run): WrittenFile {
   const plain = typeof content === 'string' ? textType : bytesType
   return {
@@ -225,14 +228,14 @@ function writtenFile({ name, content, mimeType }: AttachedFile, run: Run): Writt
   }
 }
 
-/** The last part of what may be a path, without what cannot be seen; its end is kept when it is too long. */
+/** The base name of a path without invisible characters. A long name loses its beginning, so that the extension stays. */
 function plainName(name: string): string {
   const seen = name.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, '').toWellFormed()
   const last = (seen.split(/[\\/]/).at(-1) ?? '').trim().slice(-longestName)
   return /^\.*$/.test(last) ? 'file' : last
 }
 
-/** What does not look like a media type is bytes; parameters go. */
+/** The media type without parameters; a malformed one becomes application/octet-stream. */
 function plainType(type: string): string {
   const plain = (type.split(';', 1)[0] ?? '').trim().toLowerCase()
   return /^[a-z0-9][\w.+-]{0,63}\/[a-z0-9][\w.+-]{0,127}$/.test(plain) ? plain : bytesType

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import type { ExecutorOptions } from '@gantry/tools'
-import { createExecutor } from '@gantry/tools'
+import { createExecutor, type ExecutorOptions } from '@gantry/tools'
 import { z } from 'zod'
 import { memoryAudit } from '../audits/memory.ts'
 import { defineTool } from '../tools/tool.ts'
@@ -24,7 +23,7 @@ function codeOf(error: unknown): string {
   return ToolError.is(error) ? error.code : String(error)
 }
 
-test('a call that would be let through is described, and neither run nor put on record', async () => {
+test('check describes an allowed call without running or auditing it', async () => {
   const audit = memoryAudit()
   let calls = 0
   const counted = { ...sum, run: () => ++calls }
@@ -50,7 +49,7 @@ test('a call that would be let through is described, and neither run nor put on 
   await gantry.close()
 })
 
-test('where a tool may run is said, and nothing when it may run anywhere', async () => {
+test('check reports the placement of a tool, and omits an empty one', async () => {
   const placed = async (placement?: { readonly [label: string]: string }) => {
     const gantry = createExecutor({ tools: [tool(() => 1, placement === undefined ? {} : { placement })] })
     return gantry.check('test:it', {})
@@ -60,7 +59,7 @@ test('where a tool may run is said, and nothing when it may run anywhere', async
   assert.equal('placement' in (await placed()), false)
 })
 
-test('the time is what the call would get', async () => {
+test('check reports the timeout that the call would get', async () => {
   const gantry = createExecutor({ tools: [sum, tool(() => 1)], limits: { timeoutMs: 700, maxTimeoutMs: 5_000 } })
   assert.equal((await gantry.check('test:it')).timeoutMs, 700)
   assert.equal((await gantry.check('math:sum', { a: 1 })).timeoutMs, 4_000)
@@ -69,7 +68,7 @@ test('the time is what the call would get', async () => {
   await gantry.close()
 })
 
-test('a check refuses with the error that the call would have ended with', async () => {
+test('check throws the error that the call would end with', async () => {
   const policy = { rules: [{ deny: 'math:*', tenants: ['evil'] }, { allow: '*' }] }
   const guarded = tool(() => 1, { permissions: ['files:write'] })
   const gantry = createExecutor({ tools: [sum, guarded], policy })
@@ -96,7 +95,7 @@ test('a check refuses with the error that the call would have ended with', async
   await assert.rejects(gantry.check('math:sum', { a: 1 }), (error) => codeOf(error) === 'BACKEND_UNAVAILABLE')
 })
 
-test('a call that somebody must approve passes the check, and nobody is asked', async () => {
+test('check accepts a call that needs approval without requesting one', async () => {
   let asked = 0
   const approver = { approve: async () => ({ approved: ++asked > 0 }) }
   const always = createExecutor({ tools: [tool(() => 1, { approval: 'always' })], approver })
@@ -110,17 +109,17 @@ test('a call that somebody must approve passes the check, and nobody is asked', 
   assert.equal(asked, 0)
 })
 
-test('a policy that fails or never answers lets nothing pass the check', async () => {
+test('check refuses the call when the policy fails or does not answer', async () => {
   const failing = createExecutor({
     tools: [tool(() => 1)],
     policy: { decide: () => Promise.reject(new Error('down')) },
   })
   await assert.rejects(failing.check('test:it'), (error) => codeOf(error) === 'POLICY_UNAVAILABLE')
-  const silent = createExecutor({ tools: [tool(() => 1)], policy: { decide: never } })
-  await assert.rejects(silent.check('test:it', {}, { timeoutMs: 5 }), (error) => codeOf(error) === 'TIMEOUT')
+  const unresponsive = createExecutor({ tools: [tool(() => 1)], policy: { decide: never } })
+  await assert.rejects(unresponsive.check('test:it', {}, { timeoutMs: 5 }), (error) => codeOf(error) === 'TIMEOUT')
 })
 
-test('what a vendor makes of the arguments is checked by the policy and not kept, so that the call can be made later', async () => {
+test('check passes transformed arguments to the policy and returns the original ones, so that they can be run later', async () => {
   const seen: unknown[] = []
   const convert = defineTool({
     namespace: 'math',

@@ -6,49 +6,49 @@ import {
   type OnCircuitOpen,
   ToolError,
 } from '@gantry/contract'
-import { isStandardSchema } from '@gantry/json-schema'
 import type { Decision, PolicyRequest } from '../policies/policy.ts'
+import type { RuntimeChoice } from '../runtimes/runtimes.ts'
 import { ask, asksApproval, everyCall, missingPermissions } from './authorize.ts'
-import { lookup } from './lookup.ts'
+import { failureOf } from './failure.ts'
+import { lookup, type PreparedTool } from './lookup.ts'
 import type { CallRequest, Ports } from './ports.ts'
-import type { PreparedTool } from './prepare.ts'
-import { failureOf } from './result.ts'
+import { resolve } from './resolve.ts'
 import { Run } from './run.ts'
 import { plainArgs, validateInput } from './validate.ts'
 
-/** A call that would be let through as things stand, and what whoever makes it later needs to know. */
+/** A call that would be allowed now, with the data needed to make it later. */
 export interface CheckedCall {
   /** `namespace:name:version` of the tool that was meant. */
   readonly id: string
   /** `namespace:name`. */
   readonly key: string
   readonly version: string
-  /** Of the definition that was checked; as `schemaDigest` of the call it refuses another one. */
+  /** Digest of the checked definition. As `schemaDigest` of the call it refuses any other definition. */
   readonly digest: string
-  /** Of what the call depends on; as `schemaDigest` it refuses another one, though not another description. */
+  /** Digest of the parts that a call depends on. As `schemaDigest` it refuses a change of those, not of the description. */
   readonly callDigest: string
   readonly effect: EffectClass
-  /** The time that the call would get. */
+  /** The timeout that the call would get. */
   readonly timeoutMs: number
-  /** Calls with this key do not run more than so many at a time; absent when there is no such limit. */
+  /** The concurrency limit shared by calls with this key; absent when there is none. */
   readonly concurrency?: { readonly key: string; readonly limit: number }
-  /** Only where there are these labels may the call run; absent when anywhere will do. */
+  /** Labels that a worker needs to run the call; absent when any worker may. */
   readonly placement?: { readonly [label: string]: string }
-  /** Units that the call takes of budgets; absent when it costs nothing. */
+  /** Budget units that the call costs; absent when it costs none. */
   readonly cost?: number
-  /** What becomes of the call while its circuit is open; absent when neither the call nor its tool says so. */
+  /** Whether the call waits or fails while its circuit is open; absent when neither the call nor its tool sets it. */
   readonly onCircuitOpen?: OnCircuitOpen
-  /** It is a program over tools, which a host that keeps a journal can take up again. */
+  /** The call is a program over tools, which a host with a journal can resume. */
   readonly program?: true
-  /** Somebody must approve the call before it runs. */
+  /** The call needs approval before it runs. */
   readonly asks: boolean
-  /** A plain copy of the arguments as they were given, to call with. */
+  /** A plain copy of the original arguments, to call with. */
   readonly args: JsonObject
 }
 
 /**
- * The stages before the backend, without the call: nothing runs, nobody is asked to approve, nothing is on record.
- * Rejects with the ToolError that would have ended the call. What it allows is asked again when the call is made.
+ * The stages before the backend, without the call: nothing runs, no approval is requested, nothing is recorded.
+ * Rejects with the ToolError that would end the call. The call itself is authorized again when it is made.
  */
 export async function checkCall(request: CallRequest, ports: Ports): Promise<CheckedCall> {
   const run = new Run(request, ports)
@@ -66,14 +66,14 @@ export async function checkCall(request: CallRequest, ports: Ports): Promise<Che
   }
 }
 
-/** No secret was fetched and nothing ran, so there is nothing to hide and nothing can have happened. */
+/** The check fetched no secret and ran nothing, so the error needs no redaction and had no effect. */
 function harmless({ code, message, stage, retryable, details, cause }: ToolError): ToolError {
   return new ToolError(code, message, { stage, retryable, effect: 'none', cause, ...(details && { details }) })
 }
 
-/** What a vendor's checker made of the arguments must not go through it a second time. */
+/** Arguments that a Standard Schema has transformed must not be validated by it again. */
 function givenArgs(run: Run, { input, argsCopy }: PreparedTool, checked: JsonObject): JsonObject {
-  return isStandardSchema(input) ? plainArgs(run.request.args, argsCopy) : checked
+  return '~standard' in input ? plainArgs(run.request.args, argsCopy) : checked
 }
 
 function describeCall(run: Run, { entry }: PreparedTool, args: JsonObject, asks: boolean): CheckedCall {
@@ -103,31 +103,32 @@ function describeCall(run: Run, { entry }: PreparedTool, args: JsonObject, asks:
   }
 }
 
-/** What would be decided on a call, and why. */
+/** The decision on a call, with its reasons. */
 export interface Explanation {
   /** `namespace:name:version` of the tool that was meant. */
   readonly tool: string
   readonly effect: Decision['effect']
   readonly reason: string
-  /** The rule that decides; absent when none does. */
+  /** The rule that decides; absent when no rule matches. */
   readonly rule?: string
-  /** Permissions that the tool asks for and the caller does not hold. */
+  /** Permissions of the tool that the caller lacks. */
   readonly missing: readonly string[]
   /** The least isolation that a program of the call would get. */
   readonly floor?: Isolation
-  /** Roles that may approve besides those who always may. */
+  /** Roles that may approve, in addition to the permanent approvers. */
   readonly approvers?: readonly string[]
-  /** Whether there is such a tool for the caller; where not, a call ends with TOOL_NOT_FOUND. */
+  /** Whether the tool exists for the caller; otherwise a call ends with TOOL_NOT_FOUND. */
   readonly exists: boolean
   /** Whether discovery shows it to the caller. */
   readonly visible: boolean
-  /** Whether the arguments fit the tool; where not, a call ends with INPUT_INVALID before anything is decided. */
+  /** Whether the arguments are valid; otherwise a call ends with INPUT_INVALID before the decision. */
   readonly valid: boolean
 }
 
 /**
- * The decision on a call, without the call: nothing runs, nobody is asked, nothing is on record. `asker` is who hears
- * it, to whom a tool must be there that he is told of. Rejects with what keeps a decision from being made.
+ * The decision on a call, without the call: nothing runs, no approval is requested, nothing is recorded. `asker`
+ * receives the explanation; a tool that is hidden from it is reported as absent. Rejects with the error that prevents a
+ * decision.
  */
 export async function explainCall(request: CallRequest, asker: Identity, ports: Ports): Promise<Explanation> {
   const run = new Run(request, ports)
@@ -156,6 +157,41 @@ export async function explainCall(request: CallRequest, asker: Identity, ports: 
   }
 }
 
+/** Where the program of a call would run, and the tool that was meant. */
+export interface RuntimeExplanation extends RuntimeChoice {
+  /** `namespace:name:version`. */
+  readonly tool: string
+}
+
+/**
+ * Where the program of a call would run, without the call: the stages before the backend, then the selection of a runtime.
+ * Rejects with the ToolError that would end the call, and with INPUT_INVALID for a tool that runs in no sandbox.
+ */
+export async function explainRuntime(request: CallRequest, ports: Ports): Promise<RuntimeExplanation> {
+  const run = new Run(request, ports)
+  try {
+    const found = lookup(run)
+    const tool = found instanceof Promise ? await found : found
+    const checked = validateInput(run, tool)
+    const args = checked instanceof Promise ? await checked : checked
+    await asksApproval(run, tool, args)
+    const { backend, binding } = resolve(run, tool)
+    const { entry } = tool
+    if (backend.explain === undefined) {
+      throw new ToolError('INPUT_INVALID', `${entry.id} runs on the backend ${backend.name}, which uses no sandbox.`)
+    }
+    const { identity, callId, signal = never } = request
+    const call = { id: callId, tool: entry.tool, args, binding }
+    return { tool: entry.id, ...(await backend.explain(call, { identity, floor: run.floor, signal })) }
+  } catch (error) {
+    throw harmless(failureOf(run, error))
+  } finally {
+    run.end()
+  }
+}
+
+const never = new AbortController().signal
+
 type Decided = Pick<Explanation, 'effect' | 'reason' | 'rule' | 'floor' | 'approvers'>
 
 async function decided(run: Run, { identity, id, tool, args }: PolicyRequest): Promise<Decided> {
@@ -176,7 +212,7 @@ function lacking(missing: readonly string[]): string {
   return `The caller lacks ${missing.length === 1 ? 'the permission' : 'the permissions'} ${missing.join(', ')}.`
 }
 
-/** Arguments that do not fit are decided on as they are, so that somebody can ask before he has all of them. */
+/** Invalid arguments go to the policy unchanged, so that a decision can be explained before all of them are known. */
 async function judgedArgs(run: Run, tool: PreparedTool): Promise<{ args: JsonObject; valid: boolean }> {
   try {
     return { args: await validateInput(run, tool), valid: true }

@@ -4,7 +4,7 @@ import type { ToolContext } from '../backends/backend.ts'
 import { createExecutor } from '../executor.ts'
 import { tool } from './pipeline.fixture.ts'
 
-test('the functions of a context can be taken off it', async () => {
+test('the functions of a tool context work when destructured', async () => {
   const gantry = createExecutor({
     tools: [
       tool((_args, { progress, log, send, callId, tool: id, identity }) => {
@@ -27,7 +27,7 @@ test('the functions of a context can be taken off it', async () => {
   assert.deepEqual(done.result.effects, [{ kind: 'message', message: { hello: 'world' } }])
 })
 
-test('a wrong figure or log value does not fail a tool, and a message that is no JSON does', async () => {
+test('invalid progress or log values do not fail a tool; messages that are not JSON or too many do', async () => {
   const careless = tool((_args, { progress, log }) => {
     progress(Number.NaN)
     log('odd', 5n as never)
@@ -45,7 +45,7 @@ test('a wrong figure or log value does not fail a tool, and a message that is no
   assert.equal(flooded.effects.length, 1_000)
 })
 
-test('a signal that is asked for after the call has ended is aborted, and keeps nothing alive', async () => {
+test('the signal of a context is aborted when it is first read after the call has ended', async () => {
   const kept: ToolContext[] = []
   const gantry = createExecutor({ tools: [tool((_args, context) => void kept.push(context))] })
   await gantry.run('test:it')

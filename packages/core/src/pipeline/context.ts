@@ -1,24 +1,31 @@
 import { type ChainResult, type ChainStep, type Json, type LogLevel, type Result, ToolError } from '@gantry/contract'
 import type {
+  Backend,
   BackendContext,
+  FoundTools,
+  InnerCalls,
   InnerSearchOptions,
+  ProgramNesting,
   ProgressReport,
   ToolCallOptions,
   ToolChainOptions,
   ToolContext,
 } from '../backends/backend.ts'
-import type { FoundTools, InnerCalls, ProgramNesting } from '../backends/inner-calls.ts'
-import type { WriteBack } from '../backends/program-journal.ts'
-import { copyJson } from '../json/copy.ts'
+import type { EffectSink } from '../backends/program-journal.ts'
+import { copyJson } from '../json/plain.ts'
+import { createRedactor, type Redactor } from '../json/redact.ts'
+import { shortestSecret } from '../json/secret-forms.ts'
+import { refuse, unknownMembers } from '../options/options.ts'
+import type { SecretRequest, SecretSource } from '../secrets/secret.ts'
 import type { Span } from '../tracing/tracer.ts'
 import { CallEffects, fileSinkOf } from './call-effects.ts'
 import type { Run } from './run.ts'
-import { resolveSecret } from './secrets.ts'
 
 const levels: ReadonlySet<unknown> = new Set<LogLevel>(['debug', 'info', 'warn', 'error'])
+const isLevel = (text: unknown): text is LogLevel => levels.has(text)
 const longestMessage = 10_000
 
-/** What the tool sees of a run; each function is made when it is asked for, so that it can be taken off. */
+/** The context of a tool. Each function is bound when it is first read, so that it can be destructured. */
 export class CallContext implements Caller {
   readonly #run: Run
   readonly attempt: number
@@ -87,7 +94,7 @@ export class CallContext implements Caller {
   get progress(): ToolContext['progress'] {
     return (progress, total, message) => {
       const report: ProgressReport = typeof progress === 'object' ? progress : given(progress, total, message)
-      // A wrong figure is not worth failing a tool for.
+      // An invalid progress value does not fail the tool.
       if (!Number.isFinite(report.progress)) return
       quietly(this.#run.report({ kind: 'progress', ...copyReport(this.#run, report) }))
     }
@@ -95,8 +102,8 @@ export class CallContext implements Caller {
 
   get log(): ToolContext['log'] {
     return (first: string, second?: Json, third?: Json) => {
-      const named = levels.has(first) && typeof second === 'string'
-      const level = named ? (first as LogLevel) : 'info'
+      const named = isLevel(first) && typeof second === 'string'
+      const level = named ? first : 'info'
       const message = this.#run.shown(named ? second : String(first), longestMessage)
       const data = named ? third : second
       const shown = data === undefined ? {} : { data: loggable(data) }
@@ -149,7 +156,7 @@ function callsOf(run: Run): ToolCalls {
   return run.calls
 }
 
-/** Data for a log line; what is no JSON is named, because a log line is not worth failing a tool for. */
+/** Data of a log line. A value that is not JSON is replaced by its type, because a log line must not fail the tool. */
 function loggable(data: unknown): Json {
   try {
     return copyJson(data, { convert: true, dropped: { count: 0 } })
@@ -167,21 +174,20 @@ function copyReport(run: Run, { progress, total, message }: ProgressReport): Pro
   return given(progress, Number.isFinite(total) ? total : undefined, shown)
 }
 
-/** Reports do not make a plain tool wait, so what their reader does with them is not the tool's concern. */
+/** Reports do not delay a tool that does not stream, so an error of their reader is ignored. */
 function quietly(work: void | Promise<void>): void {
   work?.catch(() => undefined)
 }
 
-/** What calls inside a tool need of the attempt that makes them. */
+/** State of an attempt that its inner calls share. */
 interface Caller extends BackendContext {
   /** How many calls this attempt has made so far. */
   made: number
 }
 
 /**
- * The calls that a tool makes while it serves one: each is a run of the pipeline in the name of the same caller, under the
- * same policy and on the same record, with the outer call as its parent. They share one budget of calls and of depth with
- * all that is around them, and end with the outer call.
+ * The inner calls of a tool. Each runs through the pipeline with the same identity, policy and audit log, and has the
+ * outer call as its parent. All nested calls share one budget of calls and depth, and are cancelled with the outer call.
  */
 export class ToolCalls {
   readonly #run: Run
@@ -214,7 +220,7 @@ export class ToolCalls {
     return inner.run(tool, args, {
       ...this.#shared(caller, signal),
       callId: this.#nextId(),
-      // The same for the same call of a later attempt, as far as a tool makes its calls in one order.
+      // A later attempt repeats these keys if the tool makes its calls in the same order.
       idempotencyKey: idempotencyKey ?? `${caller.idempotencyKey}.${caller.made}`,
       timeoutMs,
       program: undefined,
@@ -239,17 +245,13 @@ export class ToolCalls {
     return inner.search(query, { identity, signal: this.#signal(options.signal), limit: options.limit })
   }
 
-  /** The doors of the executor around, when this call may use them. */
+  /** The executor's methods for inner calls. Throws when this call may make none. */
   #open(options: object, known: readonly string[]): InnerCalls {
-    const stray = Object.keys(options).find((key) => !known.includes(key))
-    if (stray !== undefined) {
-      const issues = [{ path: `/${stray}`, message: `is not an option; there are ${known.join(', ')}` }]
-      throw new ToolError('INPUT_INVALID', `The option ${stray} ${issues[0]?.message}.`, { details: { issues } })
-    }
+    refuse('options of an inner call', unknownMembers(options, known, '', 'an option'), 'INPUT_INVALID')
     if (this.#run.ended) throw new ToolError('CANCELLED', 'The call that the tool served has ended.')
-    if (this.#place.depthLeft < 0) throw exceeded('innerDepth', 'Calls stand too deep in one another')
+    if (this.#place.depthLeft < 0) throw exceeded('innerDepth', 'Inner calls are nested too deeply')
     const inner = this.#run.ports.inner?.()
-    if (inner === undefined) throw new ToolError('INTERNAL', 'There is no executor around this call.')
+    if (inner === undefined) throw new ToolError('INTERNAL', 'The call has no executor for inner calls.')
     return inner
   }
 
@@ -258,7 +260,7 @@ export class ToolCalls {
       identity: this.#run.request.identity,
       signal: this.#signal(signal),
       traceparent: caller.traceparent,
-      writeBack: writeBackOf(caller),
+      effectSink: effectSinkOf(caller),
       place: this.#place,
     }
   }
@@ -273,8 +275,8 @@ export class ToolCalls {
   }
 }
 
-/** What inner calls write back is what the outer call writes back. */
-function writeBackOf(caller: Caller): WriteBack {
+/** The effects of inner calls are effects of the outer call. */
+function effectSinkOf(caller: Caller): EffectSink {
   return {
     send: (message) => caller.send(message),
     ...(caller.keepsFiles ? { keep: (file) => caller.attach(file) } : {}),
@@ -284,4 +286,97 @@ function writeBackOf(caller: Caller): WriteBack {
 function exceeded(limit: string, message: string): ToolError {
   const remedy = `raise limits.${limit}, or make fewer`
   return new ToolError('LIMIT_EXCEEDED', `${message}; ${remedy}.`, { details: { limit } })
+}
+
+/** Secrets of backend connections, which may occur in the answer to any call. */
+export interface ConnectionSecrets {
+  of(backend: Backend): readonly string[] | undefined
+  /** The redactor; undefined while there are no secrets. Rebuilt only after a change, because building it is expensive. */
+  redactor(backend: Backend): Redactor | undefined
+  /** A configured secret is kept for good; a renewed token may be evicted by newer ones. */
+  add(backend: Backend, value: string, kind: 'named' | 'passing'): void
+}
+
+/** How many renewed tokens, and characters of them, are kept per backend, so that redaction stays fast. */
+const mostHeld = 64
+const mostCharacters = 65_536
+
+export function createConnectionSecrets(): ConnectionSecrets {
+  const byBackend = new Map<Backend, readonly string[]>()
+  const named = new Map<Backend, readonly string[]>()
+  const passing = new Map<Backend, readonly string[]>()
+  const redactors = new Map<Backend, Redactor>()
+  return {
+    of: (backend) => (byBackend.size === 0 ? undefined : byBackend.get(backend)),
+    redactor(backend) {
+      const values = byBackend.get(backend)
+      if (values === undefined) return undefined
+      const made = redactors.get(backend) ?? createRedactor({ values, keys: false })
+      redactors.set(backend, made)
+      return made
+    },
+    add(backend, value, kind) {
+      const list = kind === 'named' ? named : passing
+      const known = list.get(backend) ?? []
+      if (known.includes(value)) return
+      list.set(backend, kind === 'named' ? [...known, value] : newest([...known, value]))
+      redactors.delete(backend)
+      byBackend.set(backend, [...(named.get(backend) ?? []), ...(passing.get(backend) ?? [])])
+    },
+  }
+}
+
+/** The newest values within the limits, and always the newest one. */
+function newest(values: readonly string[]): readonly string[] {
+  const kept: string[] = []
+  let characters = 0
+  for (const value of values.toReversed()) {
+    characters += value.length
+    if (kept.length > 0 && (kept.length >= mostHeld || characters > mostCharacters)) break
+    kept.unshift(value)
+  }
+  return kept
+}
+
+/** Fetches the secrets that a tool declares, right before it starts, and redacts them in all later output. */
+export async function resolveSecrets(run: Run, names: readonly string[]): Promise<ToolContext['secrets']> {
+  const values = new Map<string, string>()
+  for (const name of names) values.set(name, await resolveSecret(run, name))
+  const secrets: { [name: string]: string } = Object.create(null)
+  for (const [name, value] of values) Object.defineProperty(secrets, name, { value, enumerable: false })
+  return Object.freeze(secrets)
+}
+
+/** Fetches one secret for the caller of this run, and redacts it in all later output. */
+export async function resolveSecret(run: Run, name: string): Promise<string> {
+  const { request, ports, tool } = run
+  const asking = { tool: tool?.entry.id ?? request.tool, identity: request.identity, signal: run.signal }
+  const value = await run.within(fetchSecret(ports.secrets, name, asking))
+  run.conceal([value])
+  return value
+}
+
+/** Fetches a value that is long enough to be redacted. Throws SECRET_UNAVAILABLE when there is none. */
+export async function fetchSecret(source: SecretSource, name: string, request: SecretRequest): Promise<string> {
+  let value: unknown
+  try {
+    value = await source.get(name, request)
+  } catch (error) {
+    request.signal.throwIfAborted()
+    throw unreadable(name, error)
+  }
+  if (typeof value === 'string' && value.length >= shortestSecret) return value
+  throw new ToolError(
+    'SECRET_UNAVAILABLE',
+    `The secret ${name} is missing or shorter than ${shortestSecret} characters.`,
+  )
+}
+
+/** Keeps the message of Gantry's own sources. Any other error may quote the secret, so only the secret's name is reported. */
+function unreadable(name: string, error: unknown): ToolError {
+  if (ToolError.is(error) && (error.code === 'SECRET_UNAVAILABLE' || error.code === 'CONFIG_INVALID')) {
+    return new ToolError('SECRET_UNAVAILABLE', error.message)
+  }
+  const cause = new Error(error instanceof Error ? error.name : typeof error)
+  return new ToolError('SECRET_UNAVAILABLE', `The secret ${name} could not be read.`, { cause })
 }

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { createExecutor } from '../executor.ts'
 import { tool } from './pipeline.fixture.ts'
 
-test('a streaming tool that is given up on keeps its slot until it has really ended, and is told of late', async () => {
+test('a streaming tool that timed out holds its slot until it ends, and then emits call:late', async () => {
   const gate = Promise.withResolvers<void>()
   let running = 0
   let most = 0
@@ -27,7 +27,7 @@ test('a streaming tool that is given up on keeps its slot until it has really en
   assert.equal(most, 1)
 })
 
-test('a streaming tool that never waits still ends in time', async () => {
+test('a streaming tool that never awaits still times out', async () => {
   const generators = [
     async function* () {
       for (;;) yield 'x'

@@ -5,7 +5,7 @@ import { type EffectClass, ToolError } from '@gantry/contract'
 import { createExecutor } from '../executor.ts'
 import { never, tool } from './pipeline.fixture.ts'
 
-test('a tool that ignores its signal still ends on time for the caller', async () => {
+test('the caller gets a timeout on time from a tool that ignores its signal', async () => {
   const gantry = createExecutor({ tools: [tool(never)] })
   const result = await gantry.run('test:it', {}, { timeoutMs: 5 })
   assert.equal(result.status, 'timeout')
@@ -15,7 +15,7 @@ test('a tool that ignores its signal still ends on time for the caller', async (
   await gantry.close()
 })
 
-test('the late result of a tool that was given up on changes nothing and is only told to subscribers', async () => {
+test('a late result does not change the outcome and is only emitted as call:late', async () => {
   const late = Promise.withResolvers<unknown>()
   const gantry = createExecutor({
     tools: [
@@ -27,19 +27,19 @@ test('the late result of a tool that was given up on changes nothing and is only
       }),
     ],
   })
-  const told = Promise.withResolvers<string>()
-  gantry.on('call:late', ({ ended }) => told.resolve(ended))
+  const reported = Promise.withResolvers<string>()
+  gantry.on('call:late', ({ ended }) => reported.resolve(ended))
   const reports: unknown[] = []
   gantry.on('call:reported', (event) => reports.push(event))
   const result = await gantry.run('test:it', {}, { timeoutMs: 5 })
   const seen = structuredClone(result)
   late.resolve(undefined)
-  assert.equal(await told.promise, 'returned')
+  assert.equal(await reported.promise, 'returned')
   assert.deepEqual(result, seen)
   assert.deepEqual(reports, [])
 })
 
-test('cancel and timeout keep their identity whatever the tool throws because of them', async () => {
+test('a cancelled or timed-out call keeps its status whatever the tool throws on abort', async () => {
   const rude = tool(async (_args, { signal }) => {
     await once(signal, 'abort')
     throw new Error('something else entirely')
@@ -54,7 +54,7 @@ test('cancel and timeout keep their identity whatever the tool throws because of
   assert.equal(cancelled.error?.cause?.message, 'user left')
 })
 
-test('the reason reaches the tool through its signal', async () => {
+test('the tool receives the abort reason through its signal', async () => {
   const reasons: unknown[] = []
   const watching = tool((_args, { signal }) => {
     signal.addEventListener('abort', () => reasons.push(signal.reason))
@@ -65,14 +65,14 @@ test('the reason reaches the tool through its signal', async () => {
   assert.ok(ToolError.is(reasons[0]) && reasons[0].code === 'TIMEOUT')
 })
 
-test('a signal that aborts because its time is over makes a timeout, not a cancel', async () => {
+test('a signal that aborts with a TimeoutError makes the call time out, not cancelled', async () => {
   const gantry = createExecutor({ tools: [tool(never)] })
   const result = await gantry.run('test:it', {}, { signal: AbortSignal.timeout(5) })
   assert.equal(result.status, 'timeout')
   assert.equal(result.error?.cause?.name, 'TimeoutError')
 })
 
-test('a call that is cancelled before it starts changes nothing', async () => {
+test('a call that is cancelled before it starts does not run its tool', async () => {
   let calls = 0
   const gantry = createExecutor({ tools: [tool(() => ++calls)] })
   const result = await gantry.run('test:it', {}, { signal: AbortSignal.abort() })
@@ -81,7 +81,7 @@ test('a call that is cancelled before it starts changes nothing', async () => {
   assert.equal(calls, 0)
 })
 
-test('the tool names a time, the call may name another, and the executor caps both', async () => {
+test('the timeout of the call overrides that of the tool, and the executor caps both', async () => {
   const quick = createExecutor({ tools: [tool(never, { timeoutMs: 5 })] })
   assert.match((await quick.run('test:it')).error?.message ?? '', /within 5 ms/)
   assert.match((await quick.run('test:it', {}, { timeoutMs: 7 })).error?.message ?? '', /within 7 ms/)
@@ -89,7 +89,7 @@ test('the tool names a time, the call may name another, and the executor caps bo
   assert.match((await capped.run('test:it', {}, { timeoutMs: 60_000 })).error?.message ?? '', /within 6 ms/)
 })
 
-test('wrong options of a call are refused as input, and the tool is not started', async () => {
+test('invalid call options are refused with INPUT_INVALID, and the tool does not start', async () => {
   const gantry = createExecutor({ tools: [tool(() => assert.fail('started'))] })
   for (const options of [
     { signal: {} },
@@ -120,7 +120,7 @@ async function attemptsOf(effect: EffectClass, failure: () => unknown): Promise<
   return (await gantry.run('test:it')).attempts
 }
 
-test('a failure is tried again only where the effect class allows it or nothing can have happened', async () => {
+test('a failed call is retried only if its effect class allows it or it had no effect', async () => {
   const plain = () => new Error('flaky')
   for (const effect of ['read', 'keyed', 'repeatable'] as const)
     assert.equal(await attemptsOf(effect, plain), 3, effect)
@@ -129,7 +129,7 @@ test('a failure is tried again only where the effect class allows it or nothing 
   assert.equal(await attemptsOf('read', () => new ToolError('DENIED', 'no')), 1)
 })
 
-test('an attempt that succeeds ends the call, with the same idempotency key in every attempt', async () => {
+test('a successful attempt ends the call, and every attempt has the same idempotency key', async () => {
   const keys: string[] = []
   const flaky = tool(
     (_args, { idempotencyKey, attempt }) => {
@@ -146,7 +146,7 @@ test('an attempt that succeeds ends the call, with the same idempotency key in e
   assert.deepEqual(keys, ['k 1', 'k 2', 'k 3'])
 })
 
-test('a tool that limits itself runs no more at once, even when callers give up on it', async () => {
+test('a tool never exceeds its concurrency limit, even when callers time out', async () => {
   const gates: (() => void)[] = []
   let running = 0
   let most = 0
@@ -172,7 +172,7 @@ test('a tool that limits itself runs no more at once, even when callers give up 
   assert.equal(most, 1)
 })
 
-test('a time beyond what timers can hold is long, not instant', async () => {
+test('a timeout beyond the range of timers does not fire at once', async () => {
   const gantry = createExecutor({
     tools: [tool(() => new Promise((resolve) => setImmediate(() => resolve('in time'))))],
     limits: { maxTimeoutMs: 1e12 },
@@ -180,7 +180,7 @@ test('a time beyond what timers can hold is long, not instant', async () => {
   assert.equal((await gantry.run('test:it', {}, { timeoutMs: 1e12 })).output, 'in time')
 })
 
-test('a slot that is granted while its call is cancelled is given back', async () => {
+test('a slot that is granted while its call is cancelled is released', async () => {
   for (let turns = 0; turns < 8; turns++) {
     const gantry = createExecutor({ tools: [tool(async () => 'done', { concurrency: 1 })] })
     const controller = new AbortController()
@@ -193,7 +193,7 @@ test('a slot that is granted while its call is cancelled is given back', async (
   }
 })
 
-test('each attempt gets the arguments as they came', async () => {
+test('each attempt receives the original arguments', async () => {
   const seen: unknown[] = []
   const greedy = tool(
     (args) => {

@@ -1,19 +1,25 @@
 import type { JsonObject, RetryRule, ToolError } from '@gantry/contract'
 import type { ToolContext } from '../backends/backend.ts'
+import { isPromiseLike } from '../json/plain.ts'
 import { isRepeatable, pause, retry } from '../resilience/retry.ts'
-import { attempt, type Hold } from './attempt.ts'
+import { traced } from '../tracing/tracer.ts'
+import { CallContext, resolveSecrets } from './context.ts'
+import { drain, type ToolGenerator } from './drain.ts'
+import { errorInfo, failureOf } from './failure.ts'
+import type { PreparedTool } from './lookup.ts'
 import type { Passage } from './ports.ts'
-import type { PreparedTool } from './prepare.ts'
 import { recordStart } from './record.ts'
 import { resolveNext, type Target } from './resolve.ts'
-import { errorInfo, failureOf } from './result.ts'
 import type { Run } from './run.ts'
-import { resolveSecrets } from './secrets.ts'
 
 /**
- * Runs the tool: its secrets, the intent on record without them, a slot where the tool limits itself, then attempts
- * until one ends the call, each past the safeguards of its backend and on to the next backend when it did not start.
- * Returns the raw output; throws what ended the call.
+ * Runs the tool:
+ * 1. fetches its secrets, and writes the start entry of the audit log without them;
+ * 2. waits for a slot when the tool has a concurrency limit;
+ * 3. makes attempts until one ends the call. Each passes the safeguards of its backend, and fails over to the next
+ *    backend when it did not start.
+ *
+ * Returns the raw output; throws the error that ended the call.
  */
 export function execute(run: Run, tool: PreparedTool, target: Target, args: JsonObject): unknown {
   run.check()
@@ -60,8 +66,8 @@ async function executeGuarded(
 }
 
 /**
- * Does the work again once the circuit may let it through, for those who chose to wait. A circuit that rests for longer than
- * the call may last is an answer at once.
+ * Repeats the work when its circuit may allow it, for calls with `onCircuitOpen: 'wait'`. Fails at once when the circuit
+ * stays open beyond the deadline of the call.
  */
 async function untilClosed(run: Run, work: () => Promise<unknown>): Promise<unknown> {
   for (;;) {
@@ -77,33 +83,33 @@ async function untilClosed(run: Run, work: () => Promise<unknown>): Promise<unkn
   }
 }
 
-/** How long the call may still last; the time that an approver took is not its own. */
+/** The time left for the call. Its timeout starts anew after an approval. */
 function leftMs(run: Run): number {
   if (run.approvedBy !== undefined) return run.timeoutMs()
   return run.timeoutMs() - (run.ports.clock.monotonic() - run.startedMonotonic)
 }
 
-/** Arguments for each attempt, because a tool may change what it was given. */
+/** A copy of the arguments for each attempt, because a tool may change them. */
 function copies(args: JsonObject): () => JsonObject {
   try {
     const pristine = structuredClone(args)
     return () => structuredClone(pristine)
   } catch {
-    // What a vendor's schema made of the arguments may be more than data; then all attempts share it.
+    // A Standard Schema may produce values that cannot be cloned; then all attempts share them.
     return () => args
   }
 }
 
 const none: ToolContext['secrets'] = Object.freeze({})
 
-/** Keeps the slot until the tool has really ended, which for a tool that ignores its signal is after the call. */
+/** Holds the slot until the tool ends, which is after the call for a tool that ignores its signal. */
 async function withSlot(run: Run, tool: PreparedTool, work: (hold: Hold) => Promise<unknown>): Promise<unknown> {
   const { concurrency, concurrencyKey } = tool.entry.tool
   if (concurrency === undefined) return work(() => undefined)
   const { tenant } = run.request.identity
   const taking = run.ports.slots.take(concurrencyKey ?? tool.entry.key, concurrency, run.signal, tenant)
   const release = await run.within(taking).catch((error: unknown) => {
-    // The slot may be granted at the very moment in which the call is stopped.
+    // The slot may be granted in the same turn in which the call is stopped.
     taking.then(
       (granted) => granted(),
       () => undefined,
@@ -121,7 +127,7 @@ async function withSlot(run: Run, tool: PreparedTool, work: (hold: Hold) => Prom
   }
 }
 
-/** Tries until an attempt ends the call, or the rule, the effect class or what all calls may repeat forbids another. */
+/** Retries until an attempt ends the call, or the retry rule, the effect class or the retry budget forbids another. */
 function repeat(
   run: Run,
   { entry }: PreparedTool,
@@ -135,18 +141,18 @@ function repeat(
   const mayRepeat = (error: unknown): boolean => {
     const failure = failureOf(run, error)
     if (failure.effect === 'possible') changed = error
-    // To wait for a circuit is the choice of the caller or the tool, and not what a retry is for.
+    // A retry does not wait for a circuit; `onCircuitOpen` decides that.
     if (failure.code === 'CIRCUIT_OPEN') return false
     return run.stopped === undefined && !run.streamed && isRepeatable(failure, entry.tool.effect)
   }
   const options = { rule, mayRepeat, random, signal: run.signal, ...(budget === undefined ? {} : { budget }) }
   return retry(work, options).catch((error: unknown) => {
-    // An attempt that did not start does not undo what an earlier one may have done.
+    // An attempt that did not start does not undo the effects of an earlier one.
     throw changed !== undefined && failureOf(run, error).code === 'CIRCUIT_OPEN' ? changed : error
   })
 }
 
-/** Goes from backend to backend until one starts the call: what may have begun at one is never begun at another. */
+/** Fails over until one backend starts the call. A call that may have started is not sent to another backend. */
 async function throughBackends(
   run: Run,
   tool: PreparedTool,
@@ -161,14 +167,14 @@ async function throughBackends(
       return await pastSafeguards(run, tool, here, args, (hold) => work(here, hold))
     } catch (error) {
       const failure = failureOf(run, error)
-      // Before the next backend is the run's, because what may be shown depends on whose secrets there are.
+      // Redact before the run switches to the next backend, because the redactor depends on the backend.
       const shown = errorInfo(run, failure)
       const next = didNotStart(run, failure) ? resolveNext(run, tool, target) : undefined
       if (next === undefined) throw error
       const from = { kind: target.backend.kind, name: target.backend.name }
       const to = { kind: next.backend.kind, name: next.backend.name }
-      const told = { callId: run.request.callId, tool: tool.entry.id, from, to, failure: shown }
-      run.ports.events.emit('call:failover', told)
+      const event = { callId: run.request.callId, tool: tool.entry.id, from, to, failure: shown }
+      run.ports.events.emit('call:failover', event)
       target = next
     }
   }
@@ -180,7 +186,7 @@ function didNotStart(run: Run, { code, effect }: ToolError): boolean {
   return run.stopped === undefined && !run.streamed && effect === 'none' && notStarted.includes(code)
 }
 
-/** Makes an attempt past the safeguards of its backend, and tells them how it ended; waits only where it has to. */
+/** Makes an attempt through the safeguards of its backend and reports its outcome to them. Awaits only promises. */
 function pastSafeguards(
   run: Run,
   tool: PreparedTool,
@@ -220,4 +226,73 @@ function through(run: Run, passage: Passage, work: (hold: Hold) => unknown): unk
   }
   passage.succeed()
   return raw
+}
+
+/** Holds the resources of the call until the tool has ended. */
+export type Hold = (until: PromiseLike<unknown>) => void
+
+/** One attempt. A promise is awaited within the run's deadline; a synchronous answer needs no timer. */
+export function attempt(
+  run: Run,
+  tool: PreparedTool,
+  target: Target,
+  args: JsonObject,
+  secrets: ToolContext['secrets'],
+  hold?: Hold,
+): unknown {
+  run.attempts += 1
+  run.begun = true
+  // Usage of an earlier attempt does not apply to this one.
+  run.measured = undefined
+  const span = run.trace?.attempt(target.backend, run.attempts)
+  const context = new CallContext(run, run.attempts, secrets, span)
+  if (span === undefined) return callBackend(run, tool, target, args, context, hold)
+  const codeOf = (error: unknown): string => failureOf(run, error).code
+  return traced(span, () => callBackend(run, tool, target, args, context, hold), codeOf)
+}
+
+function callBackend(
+  run: Run,
+  tool: PreparedTool,
+  { backend, binding }: Target,
+  args: JsonObject,
+  context: CallContext,
+  hold: Hold | undefined,
+): unknown {
+  const { entry } = tool
+  const raw = backend.call({ id: entry.id, tool: entry.tool, args, binding }, context)
+  if (typeof raw !== 'object' || raw === null) return raw
+  if (isGenerator(raw)) return drain(run, tool, raw, (until) => leave(run, entry.id, until, hold))
+  if (!isPromiseLike(raw)) return raw
+  const work = Promise.resolve(raw)
+  leave(run, entry.id, work, hold)
+  const answer = run.within(work)
+  if (backend.kind === 'local') return answer
+  // A backend may know only after the first bytes of the answer that it is a stream.
+  return answer.then((value) =>
+    isGenerator(value) ? drain(run, tool, value, (until) => leave(run, entry.id, until, hold)) : value,
+  )
+}
+
+/** Called for a tool that outlives its call: releases the slot at its end and emits `call:late`. */
+function leave(run: Run, tool: string, until: Promise<unknown>, hold: Hold | undefined): void {
+  hold?.(until)
+  watchLate(run, tool, until)
+}
+
+/** Emits `call:late` when a tool ends after its call. The outcome of the call does not change. */
+function watchLate(run: Run, tool: string, work: PromiseLike<unknown>): void {
+  const { events } = run.ports
+  if (!events.has('call:late')) return
+  const emitLate = (ended: 'returned' | 'threw') => () => {
+    if (run.ended) events.emit('call:late', { callId: run.request.callId, tool, ended })
+  }
+  work.then(emitLate('returned'), emitLate('threw'))
+}
+
+/** Whether the tool returned a generator; other iterables are values. */
+function isGenerator(value: unknown): value is ToolGenerator {
+  if (typeof value !== 'object' || value === null) return false
+  const tag: unknown = Reflect.get(value, Symbol.toStringTag)
+  return tag === 'AsyncGenerator' || tag === 'Generator'
 }

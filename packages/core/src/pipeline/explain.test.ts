@@ -14,7 +14,7 @@ function executor(rules: readonly Rule[], rest: Parameters<typeof tool>[1] = {})
   return { gantry, audit }
 }
 
-test('a decision is explained with its rule, its reason and its terms, and nothing runs or is on record', async () => {
+test('explain returns the decision with its rule, reason and conditions, without running or auditing the call', async () => {
   const { gantry, audit } = executor([
     { deny: 'test:*', when: { '/n': { above: 10 } }, name: 'dear', reason: 'too dear' },
     { ask: 'test:it', roles: ['intern'], approvers: ['lead'], floor: 'container' },
@@ -34,7 +34,7 @@ test('a decision is explained with its rule, its reason and its terms, and nothi
   assert.deepEqual(audit.records(), [])
 })
 
-test('what is missing is named, and a tool that asks for approval of every call says so', async () => {
+test('explain names missing permissions, and reports a tool that needs approval for every call', async () => {
   const { gantry } = executor([], { permissions: ['a', 'files:read', 'b'], approval: 'always' })
   const without = await gantry.explain('test:it', { n: 1 })
   assert.deepEqual([without.effect, without.missing, without.visible], ['deny', ['a', 'b'], false])
@@ -43,11 +43,11 @@ test('what is missing is named, and a tool that asks for approval of every call 
   assert.deepEqual([held.effect, held.visible], ['ask', true])
 })
 
-test('only of tools that are there for whoever asks is anything told', async () => {
+test('explain covers only tools that exist for the asker', async () => {
   const { gantry } = executor([])
   const bound = { ...alice, tools: ['other:*'] }
-  const told = await gantry.explain('test:it', { n: 1 }, { identity: bound, asker: alice })
-  assert.deepEqual([told.exists, told.visible, told.effect], [false, false, 'deny'])
+  const explained = await gantry.explain('test:it', { n: 1 }, { identity: bound, asker: alice })
+  assert.deepEqual([explained.exists, explained.visible, explained.effect], [false, false, 'deny'])
   await assert.rejects(gantry.explain('test:it', { n: 1 }, { identity: bound }), { code: 'TOOL_NOT_FOUND' })
   await assert.rejects(gantry.explain('test:it', { n: 1 }, { identity: alice, asker: bound }), {
     code: 'TOOL_NOT_FOUND',

@@ -26,21 +26,21 @@ function withBackends(
 }
 
 const down = (): never => {
-  throw new ToolError('BACKEND_UNAVAILABLE', 'Nobody is there.')
+  throw new ToolError('BACKEND_UNAVAILABLE', 'No backend answers.')
 }
 
-test('a call that one backend did not start is started by the next', async () => {
+test('a call that one backend did not start fails over to the next', async () => {
   const gantry = withBackends([backend('a', down), backend('b', () => 'from b')])
-  const heard: unknown[] = []
-  gantry.on('call:failover', ({ from, to, failure }) => heard.push([from.name, to.name, failure.code]))
+  const observed: unknown[] = []
+  gantry.on('call:failover', ({ from, to, failure }) => observed.push([from.name, to.name, failure.code]))
   const result = await gantry.run('test:it')
   assert.equal(result.output, 'from b')
   assert.deepEqual(result.backend, { kind: 'remote', name: 'b' })
   assert.equal(result.attempts, 2)
-  assert.deepEqual(heard, [['a', 'b', 'BACKEND_UNAVAILABLE']])
+  assert.deepEqual(observed, [['a', 'b', 'BACKEND_UNAVAILABLE']])
 })
 
-test('a call that may have begun at one backend is never begun at another', async () => {
+test('a call that may have started at one backend does not fail over', async () => {
   let calls = 0
   const failures = [
     new Error('it broke'),
@@ -56,7 +56,7 @@ test('a call that may have begun at one backend is never begun at another', asyn
   assert.equal(calls, 0)
 })
 
-test('a stream that has begun is not begun again elsewhere', async () => {
+test('a stream that has started does not fail over', async () => {
   const broken = backend('a', async function* () {
     yield 'first'
     throw new ToolError('BACKEND_UNAVAILABLE', 'It went away.')
@@ -67,7 +67,7 @@ test('a stream that has begun is not begun again elsewhere', async () => {
   assert.deepEqual(kinds, ['chunk', 'error'])
 })
 
-test('when no backend starts the call, the last reason is the outcome', async () => {
+test('a call that no backend starts ends with the error of the last backend', async () => {
   const gantry = withBackends([backend('a', down), backend('b', down)])
   const { error, attempts } = await gantry.run('test:it')
   assert.equal(error?.code, 'BACKEND_UNAVAILABLE')
@@ -75,7 +75,7 @@ test('when no backend starts the call, the last reason is the outcome', async ()
   assert.equal(attempts, 2)
 })
 
-test('each attempt has arguments of its own, whatever the one before did to them', async () => {
+test('each backend receives its own copy of the arguments', async () => {
   const seen: unknown[] = []
   const spoil: Backend = {
     kind: 'remote',
@@ -90,7 +90,7 @@ test('each attempt has arguments of its own, whatever the one before did to them
   assert.deepEqual(seen, ['whole'])
 })
 
-test('a caller may choose among the backends of a tool, and no other', async () => {
+test('a caller may choose only a backend that the tool is bound to', async () => {
   const stranger = backend('c', () => 'from c')
   const own = [backend('a', () => 'from a'), backend('b', () => 'from b')]
   const gantry = withBackends(own, {}, { backends: [...own, stranger] })
@@ -100,32 +100,32 @@ test('a caller may choose among the backends of a tool, and no other', async () 
   assert.match(refused.error?.message ?? '', /does not run on remote:c/)
 })
 
-test('a backend that was chosen is the only one that is tried', async () => {
+test('a call with a chosen backend does not fail over', async () => {
   const gantry = withBackends([backend('a', down), backend('b', () => 'from b')])
   assert.equal((await gantry.run('test:it', {}, { backend: 'remote:a' })).error?.code, 'BACKEND_UNAVAILABLE')
 })
 
-test('a backend out of service is passed over until it is back', async () => {
+test('a disabled backend is skipped until it is enabled', async () => {
   const gantry = withBackends([backend('a', () => 'from a'), backend('b', () => 'from b')])
   gantry.backends.disable('remote:a')
   assert.equal((await gantry.run('test:it')).output, 'from b')
   gantry.backends.disable('remote:b')
   const none = await gantry.run('test:it')
   assert.equal(none.error?.code, 'NO_BACKEND')
-  assert.match(none.error?.message ?? '', /none is in service/)
+  assert.match(none.error?.message ?? '', /all are disabled/)
   gantry.backends.enable('remote:a')
   assert.equal((await gantry.run('test:it')).output, 'from a')
   assert.throws(() => gantry.backends.disable('remote:x'), { code: 'NO_BACKEND' })
 })
 
-test('a backend that cannot hold a tool to its demands is passed over for one that can', async () => {
+test('a backend that cannot enforce the demands of a tool is skipped for one that can', async () => {
   const loose = backend('a', () => 'loose')
   const strict = backend('b', () => 'strict', { enforces: ['egress'] })
   const gantry = withBackends([loose, strict], { egress: ['https://api.example.com'] })
   assert.equal((await gantry.run('test:it')).output, 'strict')
 })
 
-test('health tells of every backend, also of one that cannot be asked or fails when asked', async () => {
+test('health lists every backend, including those without a health check and those whose check fails', async () => {
   const gantry = withBackends([
     backend('a', down, { health: async () => ({ status: 'up' }) }),
     backend('b', down, { health: () => Promise.reject(new Error('no answer')) }),
@@ -140,11 +140,11 @@ test('health tells of every backend, also of one that cannot be asked or fails w
       ['remote:c', 'unknown', undefined],
     ],
   )
-  // Backends of the executor itself that no tool is bound to are not listed.
+  // Built-in backends that no tool is bound to are not listed.
   assert.equal(health.length, 3)
 })
 
-test('a backend that keeps failing is left alone, and the tool goes on elsewhere', async () => {
+test('a circuit opens for a failing backend, and calls run on another backend', async () => {
   let asked = 0
   const failing = backend('a', () => {
     asked += 1
@@ -163,7 +163,7 @@ test('a backend that keeps failing is left alone, and the tool goes on elsewhere
   assert.equal(asked, 3)
 })
 
-test('wrong input, a denial and a failure that a tool reports open no circuit', async () => {
+test('invalid input, denials and failures that a tool reports do not open a circuit', async () => {
   const answers = [
     () => {
       throw new ToolError('DENIED', 'No.')
@@ -189,7 +189,7 @@ test('timeouts open a circuit', async () => {
   assert.equal((await gantry.run('test:it')).error?.code, 'CIRCUIT_OPEN')
 })
 
-test('a backend that says when to come back is not asked before', async () => {
+test('a retry waits for the retryAfterMs of the backend', async () => {
   const asked: number[] = []
   const busy = backend('a', () => {
     asked.push(performance.now())
@@ -203,7 +203,7 @@ test('a backend that says when to come back is not asked before', async () => {
   assert.ok(second - first > 90)
 })
 
-test('a backend takes no more calls at a time, and in a time, than its safeguards say', async () => {
+test('a backend gets no more concurrent calls and no higher rate than its safeguards allow', async () => {
   let [running, most] = [0, 0]
   const slow = backend('a', async () => {
     running += 1
@@ -228,7 +228,7 @@ test('a backend takes no more calls at a time, and in a time, than its safeguard
   )
 })
 
-test('a failing backend does not get three times the load because every call tries three times', async () => {
+test('the retry budget limits the retries that a failing backend receives', async () => {
   let asked = 0
   const failing = backend('a', () => {
     asked += 1
@@ -241,14 +241,14 @@ test('a failing backend does not get three times the load because every call tri
   assert.equal(asked, 120)
 })
 
-test('a safeguard for a backend that is not there is refused with the nearest one', () => {
+test('a safeguard for an unknown backend is refused with the nearest name', () => {
   assert.throws(
     () => withBackends([backend('github', down)], {}, { safeguards: { backends: { 'remote:gitub': {} } } }),
-    /safeguards\/backends\/remote:gitub is no backend \(did you mean "remote:github"/,
+    /safeguards\/backends\/remote:gitub is not a backend \(did you mean "remote:github"/,
   )
 })
 
-test('a place at a backend is free again when the work has ended, not when its caller gave up', async () => {
+test('a bulkhead slot is released when the tool ends, not when its caller times out', async () => {
   let [running, most] = [0, 0]
   const deaf = backend('a', async () => {
     running += 1
@@ -264,7 +264,7 @@ test('a place at a backend is free again when the work has ended, not when its c
   assert.equal((await gantry.run('test:it', {}, { timeoutMs: 5_000 })).status, 'ok')
 })
 
-test('a caller who waits for less time than a backend usually takes opens no circuit for the others', async () => {
+test('timeouts shorter than the usual duration of a backend do not open its circuit', async () => {
   const steady = backend('a', () => new Promise((resolve) => setTimeout(resolve, 40, 'done')))
   const gantry = withBackends([steady], {}, { safeguards: { breaker: { minCalls: 3 } } })
   assert.equal((await gantry.run('test:it')).status, 'ok')
@@ -274,9 +274,9 @@ test('a caller who waits for less time than a backend usually takes opens no cir
   assert.equal((await gantry.run('test:it')).status, 'ok')
 })
 
-test('what a backend says of itself, and why it was passed over, is told without its secrets', async () => {
+test('reports, health and failover reasons of a backend contain none of its secrets', async () => {
   const canary = 'canary-4711-secret'
-  const heard: unknown[] = []
+  const observed: unknown[] = []
   const talkative: Backend = {
     kind: 'remote',
     name: 'a',
@@ -291,16 +291,16 @@ test('what a backend says of itself, and why it was passed over, is told without
     health: async () => ({ status: 'down', message: `not with ${canary}` }),
   }
   const gantry = withBackends([talkative, backend('b', () => 'from b')], {}, { secrets: { token: canary } })
-  gantry.on('backend:reported', (event) => heard.push(event))
-  gantry.on('call:failover', (event) => heard.push(event))
+  gantry.on('backend:reported', (event) => observed.push(event))
+  gantry.on('call:failover', (event) => observed.push(event))
   await new Promise((resolve) => setImmediate(resolve))
   assert.equal((await gantry.run('test:it')).output, 'from b')
-  heard.push(await gantry.backends.health())
-  assert.equal(heard.length, 3)
-  assert.ok(!JSON.stringify(heard).includes(canary), JSON.stringify(heard))
+  observed.push(await gantry.backends.health())
+  assert.equal(observed.length, 3)
+  assert.ok(!JSON.stringify(observed).includes(canary), JSON.stringify(observed))
 })
 
-test('a good end is told to the signals of all backends but a tidy one that was alone with the call', async () => {
+test('a successful call aborts its signal, unless its only backend is tidy', async () => {
   const kept: AbortSignal[] = []
   const keep: Call = async ({ signal }) => void kept.push(signal)
   const keepAnd =

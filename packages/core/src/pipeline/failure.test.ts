@@ -6,7 +6,7 @@ import { createExecutor } from '../executor.ts'
 import { defineTool } from '../tools/tool.ts'
 import { anything, runIt, tool } from './pipeline.fixture.ts'
 
-test('a thrown error is the message and the cause of a failed result', async () => {
+test('the error of a failed result has the message and the cause of the thrown error', async () => {
   const cause = new Error('disk full', { cause: new TypeError('deeper') })
   const result = await runIt(
     tool(() => {
@@ -20,7 +20,7 @@ test('a thrown error is the message and the cause of a failed result', async () 
   assert.equal(result.error?.effect, 'possible')
 })
 
-test('what a tool throws is an exception, and what it reports by structure or by a code is a failure', async () => {
+test('only a thrown error without a code is an exception; an error by structure or code is a failure', async () => {
   const audit = memoryAudit()
   const raise = (error: unknown) => () => {
     throw error
@@ -44,7 +44,7 @@ test('what a tool throws is an exception, and what it reports by structure or by
   }
 })
 
-test('anything can be thrown, hostile objects included', async () => {
+test('any thrown value gives a failed result, hostile objects included', async () => {
   const hostile = {
     toString() {
       throw new Error('no')
@@ -61,7 +61,7 @@ test('anything can be thrown, hostile objects included', async () => {
   }
 })
 
-test('a tool may refuse with a code of its own', async () => {
+test('a tool may throw an error with a code of its own', async () => {
   const result = await runIt(
     tool(() => {
       throw new ToolError('DENIED', 'not yours')
@@ -71,7 +71,7 @@ test('a tool may refuse with a code of its own', async () => {
   assert.equal(result.error?.message, 'not yours')
 })
 
-test('an error of another version of Gantry, with a code unknown here, is still a Result', async () => {
+test('an error with an unknown code, of another version of Gantry, becomes BACKEND_FAILED', async () => {
   const foreign = new ToolError('DENIED', 'from elsewhere')
   Object.defineProperty(foreign, 'code', { value: 'toString' })
   const result = await runIt(
@@ -83,7 +83,7 @@ test('an error of another version of Gantry, with a code unknown here, is still 
   assert.equal(result.error?.code, 'BACKEND_FAILED')
 })
 
-test('whatever a tool throws, a call ends with one Result and one end on record', async () => {
+test('a call ends with one Result and one audit entry for its end, whatever the tool throws', async () => {
   const revoked = Proxy.revocable({}, {})
   revoked.revoke()
   const trap = new Proxy({}, { has: () => assert.fail('trap'), get: () => assert.fail('trap') })
@@ -117,7 +117,7 @@ test('whatever a tool throws, a call ends with one Result and one end on record'
   assert.equal(odd.error?.code, 'TOOL_ID_INVALID')
 })
 
-test("an error that an inner call ended with does not pass for the tool's own", async () => {
+test("an error that an inner call throws is the cause of the tool's error, not its code", async () => {
   let writes = 0
   const inner = defineTool({
     namespace: 'test',
@@ -141,8 +141,8 @@ test("an error that an inner call ended with does not pass for the tool's own", 
   assert.equal(result.error?.cause?.code, 'NO_BACKEND')
 })
 
-test('a message whose end could be the beginning of a secret is shown whole', async () => {
-  const heard: unknown[] = []
+test('a message that ends with the first characters of a secret is not truncated', async () => {
+  const observed: unknown[] = []
   const broken = tool(
     (_args, { log, progress }) => {
       log('warn', 'item 16')
@@ -152,8 +152,57 @@ test('a message whose end could be the beginning of a secret is shown whole', as
     { secrets: ['key'] },
   )
   const gantry = createExecutor({ tools: [broken], secrets: { key: '16-secret-key' } })
-  gantry.on('call:reported', ({ report }) => heard.push('message' in report ? report.message : undefined))
+  gantry.on('call:reported', ({ report }) => observed.push('message' in report ? report.message : undefined))
   const { error } = await gantry.run('test:it')
   assert.equal(error?.message, 'order 16')
-  assert.deepEqual(heard, ['item 16', 'step 16'])
+  assert.deepEqual(observed, ['item 16', 'step 16'])
+})
+
+test('what a tool threw is emitted with its place and without secrets, and is on the audit record with its place', async () => {
+  const audit = memoryAudit()
+  const broken = defineTool({
+    namespace: 'my',
+    name: 'broken',
+    description: 'Throws.',
+    inputSchema: { type: 'object' },
+    secrets: ['TOKEN'],
+    run(_args, { secrets }) {
+      throw new TypeError(`no ${secrets.TOKEN} here`)
+    },
+  })
+  const gantry = createExecutor({ tools: [broken], audit, secrets: { get: async () => 'hunter2-secret' } })
+  const events: { readonly stack?: string; readonly at?: string; readonly message: string }[] = []
+  const given: string[] = []
+  gantry.on('call:threw', (event) => events.push(event))
+  const result = await gantry.run('my:broken', {}, { onThrow: ({ name }) => given.push(name) })
+  await gantry.close()
+  const [event] = events
+  assert.deepEqual([events.length, given], [1, ['TypeError']])
+  assert.match(event?.at ?? '', /failure\.test\.ts:\d+:\d+$/)
+  assert.ok(event?.stack?.startsWith('TypeError: no [redacted'))
+  assert.ok(!JSON.stringify([event, result, audit.records()]).includes('hunter2'))
+  assert.ok(!JSON.stringify(result).includes('failure.test.ts'), 'the caller does not learn files of the host')
+  const end = audit.records().find(({ phase }) => phase === 'end')
+  assert.deepEqual(end?.phase === 'end' && end.thrownAt, event?.at)
+})
+
+test('a failure that a tool reports is not emitted as thrown', async () => {
+  const gantry = createExecutor({
+    tools: [
+      defineTool({
+        namespace: 'my',
+        name: 'says',
+        description: 'Reports a failure.',
+        inputSchema: { type: 'object' },
+        run: () => ({ success: false, error: 'no luck' }),
+      }),
+    ],
+  })
+  let count = 0
+  gantry.on('call:threw', () => {
+    count += 1
+  })
+  assert.equal((await gantry.run('my:says', {})).status, 'failed')
+  await gantry.close()
+  assert.equal(count, 0)
 })

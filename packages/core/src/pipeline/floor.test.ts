@@ -14,14 +14,14 @@ const weak = { kind: 'wasm', isolation: 'wasm', cost: 1 } as const
 const strong = { kind: 'docker', isolation: 'container', cost: 3 } as const
 
 function executor(rules: readonly Rule[], ...kinds: readonly (typeof weak | typeof strong)[]) {
-  const door = createRuntimes({ runtimes: kinds.map(fakeRuntime), pool: false })
-  const runtimes = { ...door, languages: createLanguages(), sessions: createSessions(door) }
+  const runner = createRuntimes({ runtimes: kinds.map(fakeRuntime), pool: false })
+  const runtimes = { ...runner, languages: createLanguages(), sessions: createSessions(runner) }
   return createExecutor({ tools: [...builtinTools(), tool(() => 1)], policy: { rules, default: 'allow' }, runtimes })
 }
 
 const code = { language: 'python', code: '1', profile: 'dev' }
 
-test('a program is isolated as the policy demands, whatever the caller names, and the result says by what', async () => {
+test('a program runs in a runtime that meets the floor of the policy, and a weaker named runtime is refused', async () => {
   const gantry = executor([{ allow: 'code:*', floor: 'container', to: 'local' }], weak, strong)
   assert.deepEqual((await gantry.run('code:run', code)).runtime, { kind: 'docker', isolation: 'container' })
   const named = await gantry.run('code:run', { ...code, runtime: 'wasm' })
@@ -31,7 +31,7 @@ test('a program is isolated as the policy demands, whatever the caller names, an
   await gantry.close()
 })
 
-test('where nothing is strong enough, nothing runs', async () => {
+test('a call is refused when no runtime meets the floor', async () => {
   const gantry = executor([{ allow: 'code:*', floor: 'container' }], weak)
   const { error, attempts } = await gantry.run('code:run', code)
   assert.equal(error?.code, 'RUNTIME_UNAVAILABLE')
@@ -40,7 +40,7 @@ test('where nothing is strong enough, nothing runs', async () => {
   await gantry.close()
 })
 
-test('a call that runs in no sandbox is refused where a floor is demanded, and a floor of none demands nothing', async () => {
+test('a floor refuses a call that runs in no sandbox, and a floor of none allows it', async () => {
   const gantry = executor([{ allow: 'test:*', floor: 'wasm' }], weak)
   const { error } = await gantry.run('test:it')
   assert.deepEqual([error?.code, error?.retryable, error?.effect], ['RUNTIME_UNAVAILABLE', false, 'none'])
@@ -51,7 +51,7 @@ test('a call that runs in no sandbox is refused where a floor is demanded, and a
   await open.close()
 })
 
-test('a backend that holds calls to the floor is told of it', async () => {
+test('a backend that enforces the floor receives it', async () => {
   const floors: unknown[] = []
   const backend: Backend = {
     ...{ kind: 'pod', name: 'pod', enforces: ['floor'] },

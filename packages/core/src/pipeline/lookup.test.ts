@@ -1,26 +1,25 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Identity } from '@gantry/contract'
-import { ToolError } from '@gantry/contract'
+import { type Identity, ToolError } from '@gantry/contract'
 import { createExecutor } from '../executor.ts'
 import type { ExecutorOptions } from '../executor-options.ts'
 import { alice, runIt, tool } from './pipeline.fixture.ts'
 
-test('a caller who saw another version of the schema is told so', async () => {
+test('a call with an outdated schemaDigest is refused with CATALOG_STALE', async () => {
   const gantry = createExecutor({ tools: [tool(() => 1)] })
   const { digest } = gantry.catalog.find('test:it')
   assert.equal((await gantry.run('test:it', {}, { schemaDigest: digest })).status, 'ok')
   assert.equal((await gantry.run('test:it', {}, { schemaDigest: 'other' })).error?.code, 'CATALOG_STALE')
 })
 
-test('a deprecated tool still runs and says what to use instead', async () => {
+test('a deprecated tool runs with a warning that names its replacement', async () => {
   const result = await runIt(tool(() => 1, { deprecated: { message: 'Old.', replacement: 'test:new' } }))
   assert.equal(result.status, 'ok')
   assert.equal(result.warnings[0]?.code, 'DEPRECATED')
   assert.match(result.warnings[0]?.message ?? '', /test:new/)
 })
 
-test('a tool that the caller may not see is not among the near names', async () => {
+test('a hidden tool is not among the nearest names', async () => {
   const hidden = tool(() => 1, { permissions: ['secret'] })
   const gantry = createExecutor({ tools: [hidden], identity: alice })
   for (const id of ['test:itt', 'test:it:9.9.9']) {
@@ -34,7 +33,7 @@ test('a tool that the caller may not see is not among the near names', async () 
   })
 })
 
-/** All that a caller can find out about a tool, without what differs from call to call. */
+/** Every answer that a caller can get about a tool, without the parts that differ from call to call. */
 async function everything(options: ExecutorOptions, identity: Identity, id: string): Promise<unknown> {
   const gantry = createExecutor(options)
   const thrown = (error: unknown): unknown => {
@@ -77,10 +76,10 @@ const asked = ['theirs:secret', 'theirs:secret:1.0.0', 'theirs:secret:9', 'their
 const near = ['mine2:it', 'mine3:it', 'mine:alias', 'mine:alias:1.0.0', 'mine:itt', 'other:it', 'mine:it']
 
 for (const [how, identity, policy] of [
-  ['by what the caller is bound to', { ...alice, tools: ['mine:*'] }, undefined],
+  ["by the identity's tool patterns", { ...alice, tools: ['mine:*'] }, undefined],
   ['by the policy', alice, { decide: () => ({ effect: 'allow' }), exists: (_, { namespace }) => namespace === 'mine' }],
 ] as const satisfies readonly (readonly [string, Identity, ExecutorOptions['policy']])[]) {
-  test(`a tool that is hidden ${how} is, to the letter, one that nobody has`, async () => {
+  test(`a tool that is hidden ${how} gets the same answers as one that does not exist`, async () => {
     const rest = policy === undefined ? {} : { policy }
     for (const id of [...asked, ...near]) {
       const hidden = await everything({ tools: [own, ...theirs], ...rest }, identity, id)
@@ -91,7 +90,7 @@ for (const [how, identity, policy] of [
   })
 }
 
-test('where only one version is there for the caller, that is the one an id without a version means', async () => {
+test('an id without a version means the newest version that is visible to the caller', async () => {
   const versions = ['1.0.0', '2.0.0'].map((version) => tool(() => version, { version }))
   const gantry = createExecutor({ tools: versions })
   assert.equal((await gantry.run('test:it')).output, '2.0.0')
@@ -100,10 +99,10 @@ test('where only one version is there for the caller, that is the one an id with
   assert.equal((await gantry.run('test:it')).output, '2.0.0')
   assert.deepEqual((await gantry.describe('test:it', { identity: bound, level: 'full' })).versions, ['1.0.0'])
   const { error } = await gantry.run('test:it:^2', {}, { identity: bound })
-  assert.equal(error?.message, 'No version fits "test:it:^2"; there are 1.0.0.')
+  assert.equal(error?.message, 'No version matches "test:it:^2"; there are 1.0.0.')
 })
 
-test('a backend that cannot be asked for its tools is named only to those for whom they may be there', async () => {
+test('a failed discovery is reported only to callers that may see tools of the backend', async () => {
   const backend = {
     ...{ kind: 'test', name: 'theirs', call: () => undefined },
     discover: () => Promise.reject(new Error('it is down')),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { runIt, tool } from './pipeline.fixture.ts'
 
-test('a result says failed or denied by its structure, never by its words', async () => {
+test('the structure of an output marks it as failed or denied, never its wording', async () => {
   const cases: [unknown, string][] = [
     [{ success: false, error: 'nope' }, 'failed'],
     [{ success: false, error: { code: 'DENIED', message: 'no' } }, 'denied'],
@@ -21,7 +21,7 @@ test('a result says failed or denied by its structure, never by its words', asyn
   }
 })
 
-test('MCP content is kept beside the output it stands for', async () => {
+test('MCP content is kept next to the output taken from it', async () => {
   const content = [
     { type: 'text', text: 'hello' },
     { type: 'image', data: 'aGk=', mimeType: 'image/png' },
@@ -32,7 +32,7 @@ test('MCP content is kept beside the output it stands for', async () => {
   assert.equal((await runIt(tool(() => ({ content })))).output, 'hello')
 })
 
-test('output that is no JSON, or too much of it, is a failure that says where', async () => {
+test('output that is not JSON fails with its path, and output over the limits fails with RESULT_TOO_LARGE', async () => {
   const bad = await runIt(tool(() => ({ a: { b: 1n } })))
   assert.equal(bad.error?.code, 'OUTPUT_INVALID')
   assert.match(bad.error?.message ?? '', /\/a\/b/)
@@ -47,14 +47,14 @@ test('output that is no JSON, or too much of it, is a failure that says where', 
   assert.equal((await runIt(tool(() => deep))).error?.code, 'RESULT_TOO_LARGE')
 })
 
-test('a tool may ask for narrower limits than the executor, not for wider ones', async () => {
+test('a tool may set lower limits than the executor, not higher ones', async () => {
   const narrow = await runIt(tool(() => 'x'.repeat(50), { limits: { resultBytes: 10 } }))
   assert.equal(narrow.error?.code, 'RESULT_TOO_LARGE')
   const wide = tool(() => 'x'.repeat(50), { limits: { resultBytes: 1_000 } })
   assert.equal((await runIt(wide, {}, { limits: { resultBytes: 10 } })).error?.code, 'RESULT_TOO_LARGE')
 })
 
-test('a text that is one JSON object or array becomes that value, and its text stays in the content', async () => {
+test('a text that is one JSON object or array is parsed as output, and the text stays in the content', async () => {
   const text = '{"number": 7, "id": 12345678901234567890}'
   const content = [{ type: 'text', text }]
   const output = { number: 7, id: '12345678901234567890' }
@@ -65,7 +65,7 @@ test('a text that is one JSON object or array becomes that value, and its text s
   assert.deepEqual((await runIt(tool(() => ' [1, 2] '))).output, [1, 2])
 })
 
-test('a text stays a text when it is no JSON, one of several, too much, or declared to be a text', async () => {
+test('a text is not parsed when it is not JSON, one of several, too large, or declared as text', async () => {
   const texts = ['{"open":', '[1] and more', '"quoted"', '7', 'null', '[link](https://example.com)']
   for (const text of texts) assert.equal((await runIt(tool(() => text))).output, text)
   const two = [
@@ -81,7 +81,7 @@ test('a text stays a text when it is no JSON, one of several, too much, or decla
   assert.equal(structured.output, '[1]')
 })
 
-test('a JSON text that says `success: false` is a failure by structure, from a tool and from an MCP server', async () => {
+test('a JSON text with `success: false` is a failure, from a tool and from an MCP server', async () => {
   const text = '{"success": false, "error": "no such issue"}'
   for (const raw of [text, { content: [{ type: 'text', text }] }]) {
     const { status, error } = await runIt(tool(() => raw))
@@ -89,7 +89,7 @@ test('a JSON text that says `success: false` is a failure by structure, from a t
   }
 })
 
-test('a __proto__ key in a JSON text is left out with a warning', async () => {
+test('a __proto__ key in a JSON text is dropped with a warning', async () => {
   const { output, warnings } = await runIt(tool(() => '{"__proto__": {"admin": true}, "a": 1}'))
   assert.deepEqual(output, { a: 1 })
   assert.match(warnings[0]?.message ?? '', /__proto__/)

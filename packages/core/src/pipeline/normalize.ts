@@ -1,11 +1,9 @@
 import { type Content, type Json, type JsonObject, ToolError } from '@gantry/contract'
-import { isStandardSchema } from '@gantry/json-schema'
+import { isObject } from '@gantry/contract/internal/json'
 import type { Measured } from '../backends/backend.ts'
-import { copyJson } from '../json/copy.ts'
-import { isObject } from '../json/kinds.ts'
-import { JsonError } from '../json/limits.ts'
 import { parseAnswer } from '../json/parse.ts'
-import type { PreparedTool } from './prepare.ts'
+import { copyJson, JsonError } from '../json/plain.ts'
+import type { PreparedTool } from './lookup.ts'
 import type { Run } from './run.ts'
 
 /**
@@ -26,12 +24,12 @@ export function normalize(run: Run, tool: PreparedTool, raw: unknown): void {
   if (failure !== undefined) throw failure
 }
 
-/** Only a text in brackets can be an object or an array, so that ordinary texts are not parsed. */
+/** Only a text in brackets is parsed, because no other can be an object or an array. */
 const bracketed = /^[ \t\r\n]*[{[]/
 
 /**
- * Replaces a text by the JSON object or array that it is, unless the tool declares a text. A text that is no JSON, or
- * JSON beyond the limits of a result, stays a text: the tool may have meant it so.
+ * Parses a text that is a JSON object or array, unless the tool declares a text. A text that is not JSON, or exceeds the
+ * limits of a result, stays a text.
  */
 function readJsonText(run: Run, tool: PreparedTool, text: string): void {
   if (!bracketed.test(text) || declaresText(tool, text)) return
@@ -39,7 +37,7 @@ function readJsonText(run: Run, tool: PreparedTool, text: string): void {
   dropped.count = 0
   try {
     const copied = copyJson(parseAnswer(text), tool.resultCopy)
-    // Parsing resolves escapes behind which a secret in the text was not found.
+    // Parsing resolves escapes, which can hide a secret from the redaction of the text.
     run.output = run.redactor?.value(copied) ?? copied
   } catch {
     return
@@ -50,7 +48,7 @@ function readJsonText(run: Run, tool: PreparedTool, text: string): void {
 
 function declaresText({ entry, output }: PreparedTool, text: string): boolean {
   if (output === undefined) return false
-  if (!isStandardSchema(output)) return output.check(text)
+  if (!('~standard' in output)) return output.check(text)
   const { outputSchema } = entry.tool
   return typeof outputSchema === 'object' && outputSchema.type === 'string'
 }
@@ -80,12 +78,14 @@ function plainOutput(run: Run, tool: PreparedTool, raw: unknown): Json {
   }
 }
 
-/** An MCP call result: a list of typed content blocks, perhaps with structured content beside it. */
-function isMcpResult(value: JsonObject): boolean {
+type McpResult = JsonObject & { readonly content: Content[] }
+
+/** An MCP call result: a list of typed content blocks, optionally with structured content. */
+function isMcpResult(value: JsonObject): value is McpResult {
   const { content } = value
   if (!Array.isArray(content)) return false
   if (!('isError' in value) && !('structuredContent' in value) && content.length === 0) return false
-  return content.every((block) => typeof block === 'object' && block !== null && hasContentType(block as JsonObject))
+  return content.every((block) => isObject(block) && hasContentType(block))
 }
 
 const contentTypes: readonly unknown[] = ['text', 'image', 'audio', 'resource', 'resource_link']
@@ -94,8 +94,8 @@ function hasContentType(block: JsonObject): boolean {
   return contentTypes.includes(block.type)
 }
 
-function readMcpResult(run: Run, tool: PreparedTool, { content, structuredContent, isError }: JsonObject): void {
-  run.content = content as unknown as Content[]
+function readMcpResult(run: Run, tool: PreparedTool, { content, structuredContent, isError }: McpResult): void {
+  run.content = content
   const texts = run.content.flatMap((block) => (block.type === 'text' ? [block.text] : []))
   const text = texts.length === 0 ? null : texts.join('\n')
   run.output = structuredContent ?? text
@@ -119,11 +119,11 @@ function structuralFailure(value: JsonObject): ToolError | undefined {
 
 function messageOf(error: Json | undefined): string | undefined {
   if (typeof error === 'string') return error
-  if (typeof error !== 'object' || error === null || Array.isArray(error)) return undefined
+  if (!isObject(error)) return undefined
   return typeof error.message === 'string' ? error.message : undefined
 }
 
-/** A tool denies by a field, not by a phrase: `denied: true`, or the code DENIED. */
+/** A denial is a field, not a phrase: `denied: true`, or the code DENIED. */
 function isDenial(value: JsonObject, error: Json | undefined): boolean {
   if (value.denied === true || value.code === 'DENIED') return true
   return isObject(error) && error.code === 'DENIED'

@@ -1,6 +1,5 @@
 import type { Identity, Result } from '@gantry/contract'
-import type { ExecutorOptions } from '@gantry/tools'
-import { createExecutor } from '@gantry/tools'
+import { createExecutor, type ExecutorOptions } from '@gantry/tools'
 import type { ToolContext } from '../backends/backend.ts'
 import { type DefinedTool, defineTool, type ToolDefinition } from '../tools/tool.ts'
 

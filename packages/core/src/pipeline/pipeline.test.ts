@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { runIt, tool } from './pipeline.fixture.ts'
 
-test('a sync, an async and a thenable answer give the same result', async () => {
+test('a sync value, a promise and a thenable give the same result', async () => {
   for (const answer of [
     { n: 1 },
     Promise.resolve({ n: 1 }),
@@ -23,7 +23,7 @@ test('a result names its tool, version and backend, and is plain JSON', async ()
   assert.deepEqual(JSON.parse(JSON.stringify(result)), result)
 })
 
-test('a tool gets its own copy of the arguments', async () => {
+test('a tool receives its own copy of the arguments', async () => {
   const args = { list: [1] }
   const result = await runIt(
     tool((given) => (given as { list: number[] }).list.push(2)),
@@ -33,7 +33,7 @@ test('a tool gets its own copy of the arguments', async () => {
   assert.deepEqual(args, { list: [1] })
 })
 
-test('arguments that are no object, too deep or too large never reach the tool', async () => {
+test('arguments that are not an object, too deep or too large are refused before the tool starts', async () => {
   let calls = 0
   const counting = tool(() => ++calls)
   let deep: unknown = 1

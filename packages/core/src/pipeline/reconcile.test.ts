@@ -4,8 +4,8 @@ import { type Result, ToolError } from '@gantry/contract'
 import { createExecutor } from '../executor.ts'
 import type { ExecutorOptions } from '../executor-options.ts'
 import { defineTool } from '../tools/tool.ts'
+import type { LookupFunction } from './lookup.ts'
 import { alice, anything, never, tool } from './pipeline.fixture.ts'
-import type { LookupFunction } from './prepare.ts'
 import type { Reconciled } from './reconcile.ts'
 
 const pay = (lookup: LookupFunction | undefined, rest: object = {}) =>
@@ -23,7 +23,7 @@ function resultIn(answer: Reconciled): Result {
   return answer.result
 }
 
-test('a lookup is asked by the key of the call, as whoever made it, and its answer is a Result like any other', async () => {
+test('a lookup receives the key and the identity of the call, and its output becomes a Result', async () => {
   const seen: unknown[] = []
   const lookup: LookupFunction = async (key, { idempotencyKey, identity, callId }) => {
     seen.push([key, idempotencyKey, identity.principal, callId])
@@ -40,15 +40,15 @@ test('a lookup is asked by the key of the call, as whoever made it, and its answ
   await gantry.close()
 })
 
-test('an answer is found, absent or unknown, at once or later', async () => {
+test('a sync or async lookup answers found, absent or unknown', async () => {
   assert.equal(resultIn(await ask(() => ({ found: true, output: 1 }))).output, 1)
   assert.deepEqual(await ask(() => ({ found: false })), { state: 'absent' })
   assert.deepEqual(await ask(async () => ({ found: false })), { state: 'absent' })
   const unsure = await ask(() => undefined)
-  assert.deepEqual(unsure, { state: 'unknown', reason: 'test:it:1.0.0 does not know of the key.' })
+  assert.deepEqual(unsure, { state: 'unknown', reason: 'The lookup of test:it:1.0.0 does not know the key.' })
 })
 
-test('whatever goes wrong leaves the outcome unknown, never absent', async () => {
+test('a lookup that throws, is missing or answers malformed data leaves the outcome unknown, never absent', async () => {
   const boom = () => {
     throw new ToolError('BACKEND_UNAVAILABLE', 'The bank is closed.')
   }
@@ -58,10 +58,10 @@ test('whatever goes wrong leaves the outcome unknown, never absent', async () =>
   }
   assert.deepEqual(await ask(boom), { state: 'unknown', reason: 'The bank is closed.' })
   const none = await ask(undefined)
-  assert.deepEqual(none, { state: 'unknown', reason: 'test:it:1.0.0 has no lookup to ask.' })
+  assert.deepEqual(none, { state: 'unknown', reason: 'test:it:1.0.0 has no lookup function.' })
 })
 
-test('a lookup that does not answer is given up on, and so is one whose asker goes away', async () => {
+test('reconcile returns unknown when the lookup times out or the caller aborts', async () => {
   let aborted = false
   const slow: LookupFunction = (_key, { signal }) => {
     signal.addEventListener('abort', () => {
@@ -80,7 +80,7 @@ test('a lookup that does not answer is given up on, and so is one whose asker go
   await gantry.close()
 })
 
-test('an option that is none, a tool that is not there and a closed executor leave the outcome unknown', async () => {
+test('reconcile returns unknown for invalid options, an unknown tool and a closed executor', async () => {
   const gantry = createExecutor({ tools: [pay(() => ({ found: false }))] })
   assert.equal((await gantry.reconcile('test:other', 'k')).state, 'unknown')
   assert.equal((await gantry.reconcile('test:it', '')).state, 'unknown')
@@ -91,7 +91,7 @@ test('an option that is none, a tool that is not there and a closed executor lea
   assert.deepEqual(closed, { state: 'unknown', reason: 'The executor is closed.' })
 })
 
-test('what was found is redacted and checked like any output', async () => {
+test('the output of a lookup is redacted and validated like any output', async () => {
   const secrets = { BANK: 'tok-82f1c0' }
   const output = { sent: 'Bearer tok-82f1c0' }
   const reading: LookupFunction = (_key, context) => ({
@@ -110,14 +110,14 @@ test('what was found is redacted and checked like any output', async () => {
   assert.equal(resultIn(await ask(misfit, { ...schema, output: 'strict' })).error?.code, 'OUTPUT_INVALID')
 })
 
-test('a run that was found to have failed is found, so that it is not repeated', async () => {
+test('a lookup that finds a failed call answers found, so that the call is not repeated', async () => {
   const failed = resultIn(await ask(() => ({ found: true, output: { success: false, error: 'no funds' } })))
   assert.deepEqual([failed.status, failed.error?.code, failed.error?.message], ['failed', 'BACKEND_FAILED', 'no funds'])
   const strange = resultIn(await ask(() => ({ found: true, output: { n: Number.NaN } })))
   assert.equal(strange.error?.code, 'OUTPUT_INVALID')
 })
 
-test('a tool that runs elsewhere can have its lookup here, and a new definition brings its own', async () => {
+test('a tool of a remote backend can have a local lookup, which an update replaces', async () => {
   const shared = {
     namespace: 'test',
     name: 'it',
@@ -140,7 +140,7 @@ test('a tool that runs elsewhere can have its lookup here, and a new definition 
   await gantry.close()
 })
 
-test('a lookup belongs to the effect that asks it', () => {
+test('defineTool accepts a lookup only for the effect reconcilable', () => {
   const message = /\/lookup is asked only of a tool whose effect is 'reconcilable'/
   assert.throws(() => tool(() => 1, { lookup: () => undefined }), message)
   assert.throws(() => tool(() => 1, { effect: 'once', lookup: () => undefined }), message)

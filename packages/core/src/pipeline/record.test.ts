@@ -8,7 +8,7 @@ import { memoryAudit } from '../audits/memory.ts'
 import { defineTool } from '../tools/tool.ts'
 import { alice, anything, runIt, tool } from './pipeline.fixture.ts'
 
-test('every call leaves its outcome on record, and every started tool its intent before', async () => {
+test('the audit log has an end entry for every call, and a start entry before every tool starts', async () => {
   const audit = memoryAudit()
   const gantry = createExecutor({
     tools: [
@@ -27,7 +27,7 @@ test('every call leaves its outcome on record, and every started tool its intent
   assert.equal(missing?.phase === 'end' && missing.code, 'TOOL_NOT_FOUND')
 })
 
-test('arguments of privileged calls are recorded without secrets', async () => {
+test('the audit log holds the arguments of privileged calls without secrets', async () => {
   const audit = memoryAudit()
   await runIt(
     tool(() => 1, { permissions: ['x'] }),
@@ -44,7 +44,7 @@ test('arguments of privileged calls are recorded without secrets', async () => {
   })
 })
 
-test('a call that runs a program is on record with its arguments and its runtime, whatever rights it needs', async () => {
+test('the audit log holds the arguments and the runtime of every call that runs a program', async () => {
   const files = { 'auth.py': 'print(1)', 'see.txt': 'see://a:payload@' }
   const calls = [
     ['shell:run', { argv: ['true', 'see://a:payload@'], files }, 'sandboxed', 'namespaces'],
@@ -82,11 +82,11 @@ test('a call that runs a program is on record with its arguments and its runtime
   await gantry.close()
 })
 
-test('a program that is stopped leaves its runtime on record too', async () => {
+test('the audit log holds the runtime of a program that was stopped', async () => {
   const audit = memoryAudit()
   const gantry = createExecutor({ audit, tools: builtinTools() })
   const args = { language: 'javascript', code: 'for (;;) {}', profile: 'wasm' }
-  // The first program finds out what runs here, which takes a while of its own.
+  // The first program probes the runtimes, which takes time.
   assert.equal((await gantry.run('code:run', { ...args, code: 'return 1' })).status, 'ok')
   const result = await gantry.run('code:run', args, { timeoutMs: 300 })
   const end = audit.records().at(-1)
@@ -95,7 +95,7 @@ test('a program that is stopped leaves its runtime on record too', async () => {
   await gantry.close()
 })
 
-test('large arguments are on record as a file of the call with their length and digest', async () => {
+test('the audit log holds large arguments as an artifact of the call with length and digest', async () => {
   const audit = memoryAudit()
   const artifacts = memoryArtifacts()
   const gantry = createExecutor({ audit, artifacts, tools: builtinTools() })
@@ -112,7 +112,7 @@ test('large arguments are on record as a file of the call with their length and 
   await gantry.close()
 })
 
-test('nothing runs off the record: an audit that fails refuses the call', async () => {
+test('a call is refused when its start cannot be audited', async () => {
   let calls = 0
   for (const write of [
     () => {
@@ -133,7 +133,7 @@ test('nothing runs off the record: an audit that fails refuses the call', async 
   assert.equal(calls, 0)
 })
 
-test('an outcome that cannot be recorded is a warning, because the tool has run', async () => {
+test('an outcome that cannot be audited becomes a warning, because the tool has run', async () => {
   for (const fail of [
     () => {
       throw new Error('down')
@@ -152,7 +152,7 @@ test('an outcome that cannot be recorded is a warning, because the tool has run'
   }
 })
 
-test('an audit that never answers holds up an outcome only for a while, and a call that waits for it ends in time', async () => {
+test('an audit log that never answers delays an outcome for a limited time, and a call times out while it waits for its start entry', async () => {
   const never = () => new Promise<void>(() => undefined)
   const late = await runIt(
     tool(() => 1),

@@ -1,16 +1,15 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { EffectClass, Json, Result } from '@gantry/contract'
-import type { ExecutorOptions } from '@gantry/tools'
-import { createExecutor } from '@gantry/tools'
+import { createExecutor, type ExecutorOptions } from '@gantry/tools'
 import { memoryAudit } from '../audits/memory.ts'
-import type { RunOptions } from '../run-options.ts'
+import type { RunOptions } from '../executor-interface.ts'
 import { defineTool, type ToolDefinition } from '../tools/tool.ts'
 import { alice, anything } from './pipeline.fixture.ts'
 
 const ledger = (): string[] => []
 
-/** Writes down that something was done, and answers as it would. */
+/** Adds an action to the ledger and returns the answer. */
 function noted<T>(did: string[], what: string, answer: T): T {
   did.push(what)
   return answer
@@ -21,7 +20,7 @@ const record = (output: Json, rest: Partial<Result> = {}): NonNullable<RunOption
   ...rest,
 })
 
-/** Runs `test:it` dry; whatever it would do is written into `did`. */
+/** Makes a dry run of `test:it`; every action goes to the ledger `did`. */
 async function dry(
   did: string[],
   options: RunOptions,
@@ -29,8 +28,8 @@ async function dry(
   rest: ExecutorOptions = {},
 ): Promise<Result> {
   const run = (): string => noted(did, 'ran', 'fresh')
-  const told = { namespace: 'test', name: 'it', description: 'It.', inputSchema: anything, run, ...definition }
-  const gantry = createExecutor({ tools: [defineTool(told)], ...rest })
+  const given = { namespace: 'test', name: 'it', description: 'It.', inputSchema: anything, run, ...definition }
+  const gantry = createExecutor({ tools: [defineTool(given)], ...rest })
   gantry.on('call:finished', () => did.push('finished'))
   gantry.on('call:started', () => did.push('started'))
   try {
@@ -47,7 +46,7 @@ for (const effect of [
   'once',
   'repeatable',
 ] as const satisfies readonly EffectClass[]) {
-  test(`a record stands in for a tool of the effect ${effect}, which does not run`, async () => {
+  test(`a dry run returns the recorded output of a tool with effect ${effect} and does not run it`, async () => {
     const did = ledger()
     const audit = memoryAudit()
     const lookup = effect === 'reconcilable' ? { lookup: () => noted(did, 'looked up', undefined) } : {}
@@ -62,13 +61,13 @@ for (const effect of [
   })
 }
 
-test('the same tool does run when there is no record to stand in, so that the ledger can tell', async () => {
+test('the ledger of these tests notices a tool that runs without a record', async () => {
   const did = ledger()
   assert.equal((await dry(did, {})).output, 'fresh')
   assert.deepEqual(did, ['started', 'ran', 'finished'])
 })
 
-test('a record that was looked for and not found is refused, and is not a call', async () => {
+test('a recorded option of undefined is refused, and the tool does not run', async () => {
   const did = ledger()
   const result = await dry(did, { recorded: undefined } as unknown as RunOptions)
   assert.equal(result.error?.code, 'INPUT_INVALID')
@@ -76,20 +75,20 @@ test('a record that was looked for and not found is refused, and is not a call',
   assert.ok(!did.includes('ran'))
 })
 
-test('where nothing is known of a call, nothing is made up and nothing runs', async () => {
+test('a dry run without a record returns OUTCOME_UNKNOWN and does not run the tool', async () => {
   const did = ledger()
   const result = await dry(did, { recorded: null })
   assert.deepEqual([result.status, result.error?.code, result.error?.effect], ['unknown', 'OUTCOME_UNKNOWN', 'none'])
   assert.deepEqual(did, [])
 })
 
-test('the record of a call that was refused before its tool ran says nothing of the tool', async () => {
+test('a record of a call that was refused before execution gives OUTCOME_UNKNOWN', async () => {
   const error = { code: 'DENIED', message: 'No.', stage: 'authorize', retryable: false, effect: 'none' } as const
   const result = await dry(ledger(), { recorded: record(null, { error }) })
   assert.equal(result.error?.code, 'OUTCOME_UNKNOWN')
 })
 
-test('a recorded failure is the failure again, with its words, its stage and its output', async () => {
+test('a dry run returns a recorded failure with its message, cause and output', async () => {
   const error = {
     ...({
       code: 'BACKEND_FAILED',
@@ -107,12 +106,12 @@ test('a recorded failure is the failure again, with its words, its stage and its
   assert.equal(result.error?.effect, 'none')
 })
 
-test('an output that says by its structure that a tool failed is not judged a second time', async () => {
+test('a recorded output is not checked again for a failure by structure', async () => {
   const result = await dry(ledger(), { recorded: record({ exitCode: 3 }) })
   assert.equal(result.status, 'ok')
 })
 
-test('the output is held against the schema of today, whatever was said of it then', async () => {
+test('a recorded output is validated against the current output schema', async () => {
   const strict = { outputSchema: { type: 'object', required: ['n'] }, output: 'strict' } as const
   const wrong = await dry(ledger(), { recorded: record({}) }, strict)
   assert.equal(wrong.error?.code, 'OUTPUT_INVALID')
@@ -120,7 +119,7 @@ test('the output is held against the schema of today, whatever was said of it th
   assert.equal((await dry(ledger(), { recorded: record({ n: 1 }, { error }) }, strict)).status, 'ok')
 })
 
-test('permissions and the policy of today decide, and nobody is asked to approve', async () => {
+test('a dry run applies the current permissions and policy, and requests no approval', async () => {
   const did = ledger()
   const approver = { approve: async () => noted(did, 'asked', { approved: true, by: 'bob' }) }
   const options = { recorded: record('kept'), identity: alice }
@@ -133,7 +132,7 @@ test('permissions and the policy of today decide, and nobody is asked to approve
   assert.deepEqual(did, [])
 })
 
-test('a backend is not asked for its tools by a dry run, and the answer says why the tool is not there', async () => {
+test('a dry run starts no discovery, and its error names the backend whose tools are not discovered', async () => {
   const did = ledger()
   const backend = {
     ...{ kind: 'far', name: 'away', call: () => did.push('called') },
@@ -142,7 +141,7 @@ test('a backend is not asked for its tools by a dry run, and the answer says why
   const gantry = createExecutor({ backends: [backend] })
   const before = await gantry.run('away:it', {}, { recorded: record(1) })
   assert.equal(before.error?.code, 'BACKEND_UNAVAILABLE')
-  assert.match(before.error?.message ?? '', /far:away were not asked for yet/)
+  assert.match(before.error?.message ?? '', /far:away are not discovered yet/)
   assert.deepEqual(did, [])
   await gantry.ready()
   assert.equal((await gantry.run('away:it', {}, { recorded: record(1) })).error?.code, 'TOOL_NOT_FOUND')
@@ -150,7 +149,7 @@ test('a backend is not asked for its tools by a dry run, and the answer says why
   await gantry.close()
 })
 
-test('runOrThrow throws a recorded failure like one that just happened', async () => {
+test('runOrThrow throws the error of a dry run', async () => {
   const gantry = createExecutor()
   await assert.rejects(gantry.runOrThrow('no:tool', {}, { recorded: null }), { code: 'TOOL_NOT_FOUND' })
   await gantry.close()

@@ -7,7 +7,7 @@ import { createExecutor } from '../executor.ts'
 import { guessesOf } from '../json/guesses.fixture.ts'
 import { tool } from './pipeline.fixture.ts'
 
-test('only declared secrets reach a tool, and none leaves it', async () => {
+test('a tool receives only its declared secrets, and its result contains none', async () => {
   const secret = 'correct-horse-battery'
   const leaky = tool(
     (_args, context) => {
@@ -28,7 +28,7 @@ test('only declared secrets reach a tool, and none leaves it', async () => {
   assert.match(text, /it is \[redacted\]/)
 })
 
-test('a secret split over two chunks does not show, and none is in the record of a privileged call', async () => {
+test('a secret split over two chunks is redacted, and so is one in the audited arguments of a privileged call', async () => {
   const secret = 'correct-horse-battery'
   const audit = memoryAudit()
   const leaky = tool(
@@ -48,7 +48,7 @@ test('a secret split over two chunks does not show, and none is in the record of
   assert.ok(!JSON.stringify(audit.records()).includes(secret))
 })
 
-test('the chunks of a stream are divided in the same places for right and wrong guesses of a secret', async () => {
+test('the boundaries of streamed chunks do not reveal whether a guess of a secret was right', async () => {
   const secret = 'correctHorseBattery7'
   const echo = tool(
     async function* ({ parts }: { readonly parts?: readonly string[] }) {
@@ -79,7 +79,7 @@ test('the chunks of a stream are divided in the same places for right and wrong 
   await gantry.close()
 })
 
-test('where a long message is cut tells nobody whether he guessed how a secret begins', async () => {
+test('the truncation of a long message does not reveal whether a guess of a secret was right', async () => {
   const secret = 'correctHorseBattery7'
   const loud = tool(
     (args) => {
@@ -98,7 +98,7 @@ test('where a long message is cut tells nobody whether he guessed how a secret b
   await gantry.close()
 })
 
-test('a secret in an error and its causes is redacted too', async () => {
+test('a secret in an error and its causes is redacted', async () => {
   const secret = 'correct-horse-battery'
   const leaky = tool(
     () => {
@@ -112,7 +112,7 @@ test('a secret in an error and its causes is redacted too', async () => {
   assert.equal(result.error?.message, 'bad token [redacted]')
 })
 
-test('what runOrThrow throws holds no secret either', async () => {
+test('an error that runOrThrow throws contains no secret', async () => {
   const secret = 'correct-horse-battery'
   const leaky = tool(
     () => {
@@ -127,7 +127,7 @@ test('what runOrThrow throws holds no secret either', async () => {
   assert.ok(!inspect(thrown, { depth: 10 }).includes(secret))
 })
 
-test('a secret that is not there stops the call before the tool starts', async () => {
+test('a missing secret fails the call before the tool starts', async () => {
   let calls = 0
   const gantry = createExecutor({ tools: [tool(() => ++calls, { secrets: ['api'] })] })
   const result = await gantry.run('test:it')
@@ -136,7 +136,7 @@ test('a secret that is not there stops the call before the tool starts', async (
   assert.equal(calls, 0)
 })
 
-test('a cut cannot hide a secret from redaction', async () => {
+test('a secret across the truncation point of a message is redacted', async () => {
   const secret = 'correct-horse-battery'
   for (const length of [9_980, 9_990, 9_999]) {
     const text = `${'x'.repeat(length)}${secret} and more`

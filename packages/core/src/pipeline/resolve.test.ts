@@ -10,7 +10,7 @@ function bound(binding: BackendBinding) {
   return defineTool({ namespace: 'test', name: 'it', description: 'It.', inputSchema: anything, backends: [binding] })
 }
 
-test('a tool whose backend is not there is refused and says what is missing', async () => {
+test('a call of a tool whose backend is missing is refused, and the error names the backend', async () => {
   const remote = defineTool({
     namespace: 'test',
     name: 'it',
@@ -23,7 +23,7 @@ test('a tool whose backend is not there is refused and says what is missing', as
   assert.match(result.error?.message ?? '', /http:weather/)
 })
 
-test('a tool whose kind of backend is missing is refused with the package to install and the function to pass', async () => {
+test('the error for a missing kind of backend names the package to install and the function to pass', async () => {
   const installs: { readonly [kind: string]: readonly [install: string | undefined, pass: string] } = {
     http: [undefined, 'http({'],
     mcp: ['@gantry/mcp', 'mcp({'],
@@ -42,20 +42,20 @@ test('a tool whose kind of backend is missing is refused with the package to ins
     assert.equal(/npm install (\S+?)`/.exec(message)?.[1], install)
   }
   const unknown = await createExecutor({ tools: [bound({ kind: 'carrier-pigeon' })] }).run('test:it')
-  assert.equal(unknown.error?.message, 'test:it:1.0.0 wants carrier-pigeon, and none is registered.')
+  assert.equal(unknown.error?.message, 'test:it:1.0.0 needs carrier-pigeon, and none is registered.')
 })
 
-test('a tool whose kind of backend is there under another name is not told to install it', async () => {
+test('the error for a missing backend of a registered kind does not suggest to install a package', async () => {
   const other: Backend = { kind: 'mcp', name: 'there', call: async () => ({ output: null }) }
   const gantry = createExecutor({
     tools: [bound({ kind: 'mcp', name: 'files' })],
     backends: [other],
   })
   const result = await gantry.run('test:it')
-  assert.equal(result.error?.message, 'test:it:1.0.0 wants mcp:files, and none is registered.')
+  assert.equal(result.error?.message, 'test:it:1.0.0 needs mcp:files, and none is registered.')
 })
 
-test('a tool that asks to be confined is refused where nothing can confine it', async () => {
+test('a tool with a profile, runtime or egress list is refused when no backend can enforce it', async () => {
   let calls = 0
   for (const demand of [{ profile: 'hardened' }, { runtime: 'docker' }, { egress: ['https://api.example.com'] }]) {
     const gantry = createExecutor({ tools: [tool(() => ++calls, demand)] })

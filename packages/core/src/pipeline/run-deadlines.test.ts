@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict'
 import { afterEach, test } from 'node:test'
 import { createDeadlines } from '../resilience/deadlines.ts'
-import { createRunDeadlines, type RunDeadlines } from './clock.ts'
-import type { Run } from './run.ts'
+import { createRunDeadlines, type Run, type RunDeadlines } from './run.ts'
 
-/** As much of a run as deadlines know. */
+/** The parts of a run that deadlines use. */
 function probe(): Run & { ended: boolean } {
   const run = { ended: false, wait: undefined, startedMonotonic: performance.now(), timeoutMs: () => 60_000 }
   return run as unknown as Run & { ended: boolean }
@@ -28,7 +27,7 @@ function end(deadlines: RunDeadlines, run: Run & { ended: boolean }): void {
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-test('a run joins a queue only when it outlives the turn in which it began to wait', async () => {
+test('a run joins a deadline queue only if it is still waiting after the current turn', async () => {
   const deadlines = createRunDeadlines(inner)
   const [brief, lasting, last] = [probe(), probe(), probe()]
   for (const run of [brief, lasting, last]) begin(deadlines, run)
@@ -42,7 +41,7 @@ test('a run joins a queue only when it outlives the turn in which it began to wa
   assert.deepEqual(inner.waiters(), [])
 })
 
-test('runs of later turns are watched as well', async () => {
+test('runs that begin to wait in later turns join a deadline queue', async () => {
   const deadlines = createRunDeadlines(inner)
   const [early, late] = [probe(), probe()]
   begin(deadlines, early)
@@ -52,14 +51,14 @@ test('runs of later turns are watched as well', async () => {
   assert.deepEqual(inner.waiters(), [early, late])
 })
 
-test('whoever asks for the waiters hears of those that began just now', () => {
+test('the list of waiters includes runs that began to wait in the current turn', () => {
   const deadlines = createRunDeadlines(inner)
   const run = probe()
   begin(deadlines, run)
   assert.deepEqual(deadlines.waiters(), [run])
 })
 
-test('a run that waits for a person keeps the time that it was given for that', async () => {
+test('a run that waits for an approval keeps the deadline of that wait', async () => {
   const deadlines = createRunDeadlines(inner)
   const run = probe()
   begin(deadlines, run)
@@ -68,7 +67,7 @@ test('a run that waits for a person keeps the time that it was given for that', 
   assert.equal(run.wait?.queue.ms, 5_000)
 })
 
-test('a long turn does not gather runs without end', () => {
+test('a long turn does not collect runs without limit', () => {
   const deadlines = createRunDeadlines(inner)
   const runs = Array.from({ length: 200 }, probe)
   for (const run of runs) begin(deadlines, run)

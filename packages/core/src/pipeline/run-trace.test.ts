@@ -11,7 +11,7 @@ const spanId = 'b7ad6b7169203331'
 const traceparent = `00-${traceId}-${spanId}-01`
 const stages = ['lookup', 'validate-input', 'authorize', 'resolve', 'execute', 'normalize', 'validate-output', 'record']
 
-test('a call is one span with its stages below it, all in the trace of its caller', async () => {
+test('a call is one span with its stages as children, in the trace of its caller', async () => {
   const tracer = memoryTracer()
   const gantry = createExecutor({ tools: [tool(() => 'well')], tracer })
   await gantry.run('test:it', {}, { traceparent, callId: 'c-1' })
@@ -34,7 +34,7 @@ test('a call is one span with its stages below it, all in the trace of its calle
   })
 })
 
-test('a call that fails says at which stage and by which code, and nothing of what was said', async () => {
+test('the spans of a failed call carry its stage and code, but no message or argument', async () => {
   const tracer = memoryTracer()
   const failing = tool(
     async () => {
@@ -57,7 +57,7 @@ test('a call that fails says at which stage and by which code, and nothing of wh
   assert.doesNotMatch(JSON.stringify(tracer.spans), /hunter2|canary/)
 })
 
-test('a call that never starts is traced too, without the words of its caller', async () => {
+test('a call that never starts has a span that contains no text of the caller', async () => {
   const tracer = memoryTracer()
   const gantry = createExecutor({ tools: [tool(() => 1)], tracer })
   await gantry.run('test:canary-is-no-tool')
@@ -72,7 +72,7 @@ test('a call that never starts is traced too, without the words of its caller', 
   assert.doesNotMatch(JSON.stringify(tracer.spans), /canary/)
 })
 
-test('calls that are cancelled or out of time end their spans', async () => {
+test('cancelled and timed-out calls end their spans', async () => {
   const tracer = memoryTracer()
   const gantry = createExecutor({ tools: [tool(() => new Promise(() => undefined))], tracer })
   const stop = new AbortController()
@@ -86,7 +86,7 @@ test('calls that are cancelled or out of time end their spans', async () => {
   assert.ok(tracer.spans.every(({ ends }) => ends === 1))
 })
 
-test('a chain is a span, and its calls stand below it', async () => {
+test('a chain is a span, and its calls are child spans', async () => {
   const tracer = memoryTracer()
   const gantry = createExecutor({ tools: [tool(() => 1)], tracer })
   const steps = [
@@ -102,7 +102,7 @@ test('a chain is a span, and its calls stand below it', async () => {
   assert.ok(tracer.spans.every((span) => span.traceId === traceId && span.ends === 1))
 })
 
-test('a tool is told where it stands, by a tracer or by its caller, and a hostile place is none', async () => {
+test('a tool receives its traceparent from the tracer or its caller, and a hostile one is ignored', async () => {
   const seen: unknown[] = []
   const telling = tool((_args, context) => {
     seen.push(context.traceparent)
@@ -126,7 +126,7 @@ test('a tool is told where it stands, by a tracer or by its caller, and a hostil
   await plain.close()
 })
 
-test('checking a call, asking for an outcome and running dry leave no span', async () => {
+test('check, reconcile and dry runs create no span', async () => {
   const tracer = memoryTracer()
   const known = defineTool({
     ...{ namespace: 'test', name: 'it', description: 'It.', inputSchema: anything, effect: 'reconcilable' },

@@ -11,23 +11,24 @@ import type { Artifacts } from '../artifacts/artifact.ts'
 import type { Backend, Measured } from '../backends/backend.ts'
 import type { CatalogEntry, Viewer } from '../catalogs/catalog.ts'
 import { createRedactor, type Redactor } from '../json/redact.ts'
-import type { Wait, Waiter } from '../resilience/deadlines.ts'
+import type { Deadlines, Wait, Waiter } from '../resilience/deadlines.ts'
 import type { Span, Tracer } from '../tracing/tracer.ts'
 import type { CallEffects } from './call-effects.ts'
 import type { ToolCalls } from './context.ts'
+import type { PreparedTool } from './lookup.ts'
 import type { CallRequest, Ports } from './ports.ts'
-import type { PreparedTool } from './prepare.ts'
 
 const none: readonly never[] = Object.freeze([])
 const nothing: readonly [readonly string[], undefined] = Object.freeze([none, undefined])
 
 /**
- * The state of one call while it passes through the stages.
+ * # State of one call on its way through the stages
  *
- * A run is open until it is *stopped* (cancelled or out of time: the first reason wins and stays) or *ended* (it has
- * its outcome). Everything the run waits for goes through `within`, so that a stop ends the wait at once, whether or
- * not the thing waited for cares. The timer and the listener on the caller's signal are set up at the first wait: a
- * tool that answers synchronously costs neither.
+ * - open → stopped: the call is cancelled or times out. The first reason wins.
+ * - open or stopped → ended: the call has its outcome.
+ *
+ * Every wait goes through `within`, so that a stop ends it at once, even if the awaited work ignores the signal. The timer
+ * and the listener on the caller's signal are created at the first wait: a synchronous tool costs neither.
  */
 export class Run implements Waiter, Viewer {
   readonly request: CallRequest
@@ -36,30 +37,30 @@ export class Run implements Waiter, Viewer {
   readonly startedMonotonic: number
   tool: PreparedTool | undefined
   backend: Backend | undefined
-  /** What the backend said of the run besides its output. */
+  /** Metadata from the backend, such as usage and runtime. */
   measured: Measured | undefined
   approvedBy: string | undefined
-  /** By which right the caller approved its own call. */
+  /** The right by which the caller approved its own call. */
   approvedSelf: 'owner' | undefined
-  /** Files of callers in which those that the approved arguments name have the approved content, or none. */
+  /** The artifacts of callers, with the digests of approved ones verified. */
   approvedArtifacts: Artifacts | undefined
-  /** The least isolation that the policy demands of a program. */
+  /** The least isolation that the policy requires for a program. */
   floor: Isolation | undefined
-  /** Where its stages are noted, when somebody traces. */
+  /** Records its stages while a tracer is set. */
   trace: RunTrace | undefined
-  /** Whether a tool may have begun to act. */
+  /** Whether the tool may have started. */
   begun = false
   ended = false
-  /** Whether a chunk went out: a repeat would send it twice. */
+  /** Whether a chunk was sent: a retry would repeat it. */
   streamed = false
   timed = false
   attempts = 0
   output: Json = null
   content: readonly Content[] = none
   warnings: readonly Warning[] = none
-  /** What the tool wrote back to its caller; most tools write nothing back. */
+  /** The effects of the tool; created on demand, because most tools have none. */
   written: CallEffects | undefined
-  /** The calls that the tool makes, once it makes one. */
+  /** The inner calls of the tool; created at the first one. */
   calls: ToolCalls | undefined
   #controller: AbortController | undefined
   #stopped: ToolError | undefined
@@ -69,7 +70,7 @@ export class Run implements Waiter, Viewer {
   #onAbort: (() => void) | undefined
   #secrets: readonly string[] = none
   #redactor: Redactor | undefined
-  #redacts: readonly [own: readonly string[], held: readonly string[] | undefined] = nothing
+  #redacts: readonly [own: readonly string[], ofBackend: readonly string[] | undefined] = nothing
   #armed = false
   #whenEnded: PromiseWithResolvers<void> | undefined
 
@@ -91,33 +92,35 @@ export class Run implements Waiter, Viewer {
     return this.#whenEnded.promise
   }
 
-  /** Takes out the secrets of this call and those of the backend's own connection; undefined while there are none. */
+  /** Redacts the secrets of this call and of the backend's connection; undefined while there are none. */
   get redactor(): Redactor | undefined {
-    const held = this.backend === undefined ? undefined : this.ports.held.of(this.backend)
-    if (this.#secrets === none) return held && this.ports.held.redactor(this.backend as Backend)
-    if (this.#redacts[0] !== this.#secrets || this.#redacts[1] !== held) {
-      this.#redacts = [this.#secrets, held]
-      this.#redactor = createRedactor({ values: [...this.#secrets, ...(held ?? none)], keys: false })
+    const { backend } = this
+    const { connectionSecrets } = this.ports
+    const ofBackend = backend && connectionSecrets.of(backend)
+    if (this.#secrets === none) return backend && ofBackend && connectionSecrets.redactor(backend)
+    if (this.#redacts[0] !== this.#secrets || this.#redacts[1] !== ofBackend) {
+      this.#redacts = [this.#secrets, ofBackend]
+      this.#redactor = createRedactor({ values: [...this.#secrets, ...(ofBackend ?? none)], keys: false })
     }
     return this.#redactor
   }
 
-  /** The secrets that are known now: those of this call, and those of the connections of all backends of its tool. */
+  /** All secrets known so far: those of this call, and those of the connections of all backends of its tool. */
   concealed(): readonly string[] {
-    const { registry, held } = this.ports
+    const { registry, connectionSecrets } = this.ports
     const ofBackends = this.tool?.entry.tool.backends.flatMap((binding) => {
       const backend = registry.find(binding)
-      return backend === undefined ? [] : (held.of(backend) ?? [])
+      return backend === undefined ? [] : (connectionSecrets.of(backend) ?? [])
     })
     return [...new Set([...this.#secrets, ...(ofBackends ?? [])])]
   }
 
-  /** Keeps these values out of everything that leaves from here on. */
+  /** Redacts these values in all later output. */
   conceal(values: readonly string[]): void {
     this.#secrets = [...new Set([...this.#secrets, ...values])]
   }
 
-  /** Made when first asked for, because most tools never look at it. */
+  /** Created on demand, because most tools do not read it. */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController()
@@ -127,7 +130,7 @@ export class Run implements Waiter, Viewer {
     return this.#controller.signal
   }
 
-  /** Ends the run before its time; the first reason wins. */
+  /** Stops the run early. The first reason wins. */
   stop(reason: ToolError): void {
     if (this.#stopped !== undefined || this.ended) return
     this.#stopped = reason
@@ -135,13 +138,13 @@ export class Run implements Waiter, Viewer {
     this.#interrupt?.(reason)
   }
 
-  /** Throws when the run is stopped, or its caller already gave up. */
+  /** Throws when the run is stopped or its caller's signal is aborted. */
   check(): void {
     if (this.#stopped === undefined && this.request.signal?.aborted) this.#cancel()
     if (this.#stopped !== undefined) throw this.#stopped
   }
 
-  /** Waits for work, but no longer than the run may last. */
+  /** Waits for work until the run is stopped. */
   within<T>(work: PromiseLike<T>): Promise<T> {
     this.#arm()
     return new Promise((resolve, reject) => {
@@ -151,7 +154,7 @@ export class Run implements Waiter, Viewer {
     })
   }
 
-  /** Waits for a person: cancel ends it, and a clock of its own, after which the call's time starts anew. */
+  /** Waits for an approval until a cancel or its own deadline. The timeout of the call starts anew afterwards. */
   async aside<T>(work: PromiseLike<T>, ms: number, late: ToolError): Promise<T> {
     this.#arm()
     this.#late = late
@@ -162,13 +165,13 @@ export class Run implements Waiter, Viewer {
     return answer
   }
 
-  /** A text as it may leave: without secrets, then cut, so that a cut cannot hide a secret from the search for it. */
+  /** A text without secrets, truncated after the redaction, so that truncation cannot split a secret before it. */
   shown(text: string, limit: number): string {
     const { redactor } = this
     if (redactor === undefined) return text.slice(0, limit)
     const pieces = redactor.pieces()
     const part = text.slice(0, limit * 10 + redactor.reach)
-    // The end of what is not the whole text may be half a secret, and is not shown.
+    // The end of an incomplete text may be part of a secret, and is dropped.
     return (pieces.push(part) + (part.length === text.length ? pieces.end() : '')).slice(0, limit)
   }
 
@@ -176,7 +179,7 @@ export class Run implements Waiter, Viewer {
     this.warnings = [...this.warnings, warning]
   }
 
-  /** Hands on what the tool reports; late reports go nowhere. */
+  /** Forwards a report of the tool. Reports after the end are dropped. */
   report(report: Report): void | Promise<void> {
     if (this.ended || this.#stopped !== undefined) return
     const shown = this.redactor === undefined ? report : redactReport(report, this.redactor)
@@ -187,7 +190,7 @@ export class Run implements Waiter, Viewer {
     return this.request.report?.(shown)
   }
 
-  /** Lets go of timer and listeners; a tool that may still run is told through its signal. */
+  /** Releases timer and listeners; the signal is aborted for a tool that may still run. */
   end(well = false): void {
     this.ended = true
     if (!this.#armed) return
@@ -195,7 +198,7 @@ export class Run implements Waiter, Viewer {
     this.#whenEnded?.resolve()
     if (this.#onAbort !== undefined) this.request.signal?.removeEventListener('abort', this.#onAbort)
     if (this.#controller === undefined || this.#controller.signal.aborted) return
-    // An earlier attempt may have gone to another backend, which had the same signal.
+    // An earlier attempt may have used another backend with the same signal.
     if (!well || this.backend?.tidy !== true || this.attempts > 1) this.#controller.abort(over)
   }
 
@@ -212,13 +215,16 @@ export class Run implements Waiter, Viewer {
     this.ports.deadlines.begin(this)
   }
 
-  /** Called when the time is over: the call's own, or that of whoever is asked aside. */
+  /** Called at the deadline of the call, or of an approval or audit write that it waits for. */
   expire(): void {
     this.stop(this.#late ?? new ToolError('TIMEOUT', `The call did not end within ${this.timeoutMs()} ms.`))
   }
 
   finds(entry: CatalogEntry): boolean {
-    return this.ports.exists(this.request.identity, entry.tool)
+    const { identity } = this.request
+    // Fast path: most identities have no tool patterns, and most policies hide no tools.
+    const free = identity.tools === undefined && this.ports.policy?.exists === undefined
+    return free || this.ports.exists(identity, entry.tool)
   }
 
   sees(entry: CatalogEntry): boolean {
@@ -231,7 +237,7 @@ export class Run implements Waiter, Viewer {
     return Math.min(asked, limits.maxTimeoutMs)
   }
 
-  /** A signal that aborts because a time is over (`AbortSignal.timeout`, a chain's deadline) is a timeout, not a cancel. */
+  /** A signal that aborts with a timeout (`AbortSignal.timeout`, a chain's deadline) makes the call time out, not cancelled. */
   #cancel(): void {
     const reason: unknown = this.request.signal?.reason
     const late =
@@ -241,10 +247,10 @@ export class Run implements Waiter, Viewer {
   }
 }
 
-/** Made once, because an error takes note of the stack, which costs more than all else at the end of a call. */
+/** Created once, because capturing a stack is the most expensive part of the end of a call. */
 const over = Object.freeze(new ToolError('CANCELLED', 'The call has ended.'))
 
-/** Only what a tool wrote is searched for secrets; a secret that happens to be called `chunk` must not break the event. */
+/** Redacts only the text of the tool, because a secret with the value `chunk` must not break the event. */
 function redactReport(report: Report, redactor: Redactor): Report {
   if (report.kind === 'chunk') return { ...report, data: redactor.value(report.data) }
   const message = report.message === undefined ? {} : { message: redactor.text(report.message) }
@@ -252,7 +258,7 @@ function redactReport(report: Report, redactor: Redactor): Report {
   return { ...report, ...message, ...(report.data === undefined ? {} : { data: redactor.value(report.data) }) }
 }
 
-/** The stages of a call, as they are named in its trace. */
+/** The stages of a call, by their names in its trace. */
 type TracedStage =
   | 'lookup'
   | 'validate-input'
@@ -265,10 +271,10 @@ type TracedStage =
 
 /**
  * The trace of one run: a span for the call, below it one for each stage, and below `execute` one for each attempt.
- * Stages follow each other, so that the beginning of one is the end of the one before.
+ * Stages are sequential: the start of one is the end of the one before.
  */
 interface RunTrace {
-  /** Begins a stage; the code says what ended the one before, when it did not end well. */
+  /** Begins a stage. `code` is the error that ended the stage before, if any. */
   stage(name: TracedStage, code?: string): void
   attempt(backend: Backend, count: number): Span
   end(result: Result): void
@@ -290,10 +296,58 @@ export function createRunTrace(tracer: Tracer, { traceparent, callId, identity }
       }),
     end({ tool, status, error, attempts }) {
       if (stage !== call) stage.end()
-      // Only a tool that was found is named: what a caller called it may be anything.
+      // Only a tool that was found is named, because an unknown id may be any text of the caller.
       if (tool !== undefined) call.note({ 'gantry.tool': tool.id, 'gantry.tool.version': tool.version })
       call.note({ 'gantry.status': status, 'gantry.attempts': attempts })
       call.end(error?.code)
+    },
+  }
+}
+
+/** The deadlines of calls. */
+export interface RunDeadlines extends Deadlines<Run> {
+  /** Starts the deadline of the call, counted from its start. */
+  begin(run: Run): void
+}
+
+/** How many runs may be collected in one turn before they join a queue, so that ended ones can be garbage-collected. */
+const mostNew = 64
+
+/**
+ * No timer fires before the current turn of the event loop ends, so a run joins a deadline queue only if it is still
+ * waiting after that turn. A tool that only computes never does, which saves its call 7 %.
+ */
+export function createRunDeadlines(deadlines: Deadlines<Run>): RunDeadlines {
+  let begun: Run[] = []
+  let watched = false
+
+  const join = (): void => {
+    const runs = begun
+    begun = []
+    for (const run of runs) {
+      if (!run.ended && run.wait === undefined) deadlines.add(run, run.timeoutMs(), run.startedMonotonic)
+    }
+  }
+  const endTurn = (): void => {
+    watched = false
+    join()
+  }
+  return {
+    begin(run) {
+      if (begun.length >= mostNew) join()
+      begun.push(run)
+      if (watched) return
+      watched = true
+      process.nextTick(endTurn)
+    },
+    add: deadlines.add,
+    delete(run) {
+      if (run.wait !== undefined) deadlines.delete(run)
+      else if (begun.at(-1) === run) begun.pop()
+    },
+    waiters() {
+      join()
+      return deadlines.waiters()
     },
   }
 }

@@ -9,14 +9,14 @@ import { memoryAudit } from '../audits/memory.ts'
 import { createRedactionMark } from '../json/redact.ts'
 import type { ApprovalRequest } from '../policies/policy.ts'
 import { runIt, tool } from './pipeline.fixture.ts'
-import { shownArguments } from './shown-arguments.ts'
+import { shownArguments } from './record.ts'
 
 const mark = createRedactionMark('k')
 const marked = /^\[redacted \d+ bytes hmac-sha256:[0-9a-f]{32}\]$/
 const shownBy = (inputSchema: unknown, args: JsonObject, values: string[] = []) =>
   shownArguments({ inputSchema: inputSchema as JsonSchema }, args, values, mark)
 
-test('what an approver sees of any built-in tool is what its backend receives', async () => {
+test('an approval request of a built-in tool shows the arguments that its backend receives', async () => {
   const seen: ApprovalRequest[] = []
   const received: [string, unknown][] = []
   const gantry = createExecutor({
@@ -45,7 +45,7 @@ test('what an approver sees of any built-in tool is what its backend receives', 
   await gantry.close()
 })
 
-test('no built-in tool declares a member that would be hidden from an approver', () => {
+test('no built-in tool declares a member that an approval request hides', () => {
   const everything = (schema: unknown): string[] =>
     typeof schema !== 'object' || schema === null
       ? []
@@ -58,7 +58,7 @@ test('no built-in tool declares a member that would be hidden from an approver',
   }
 })
 
-test('only the tool can hide a member by its name, at any depth that its schema describes', () => {
+test('a member is hidden by name only if the schema of the tool declares it, at any depth', () => {
   const account = { type: 'object', properties: { user: {}, password: {} } }
   const schema = {
     $defs: { account },
@@ -81,7 +81,7 @@ test('only the tool can hide a member by its name, at any depth that its schema 
   assert.match((shown as { token: string }).token, marked)
 })
 
-test('a schema that refers to itself ends, and one that is no object declares nothing', () => {
+test('a self-referencing schema terminates, and a schema that is not an object declares no members', () => {
   const circular = { $ref: '#', properties: { next: { $ref: '#' }, pin: {} } }
   assert.deepEqual(shownBy(circular, { next: { next: { pin: 1 } } }).hidden, ['/next/next/pin'])
   for (const schema of [true, { properties: [] }, { $ref: 'https://elsewhere/#/x', properties: { pwd: false } }]) {
@@ -89,14 +89,14 @@ test('a schema that refers to itself ends, and one that is no object declares no
   }
 })
 
-test('known secrets are hidden wherever they are, keys included, and the places are named', () => {
+test('known secrets are hidden everywhere, keys included, and their paths are listed', () => {
   const { args, hidden } = shownBy({}, { code: 'use ghpZ9xk3 now', ghpZ9xk3: [1, 'ghpZ9xk3'] }, ['ghpZ9xk3'])
   assert.doesNotMatch(JSON.stringify(args), /ghpZ9xk3/)
   assert.equal(hidden.length, 3)
   assert.match((args as { code: string }).code, /^use \[redacted 8 bytes hmac-sha256:[0-9a-f]{32}\] now$/)
 })
 
-test('the secret of a backend’s connection is hidden from approvers, and the call still has it', async () => {
+test('a connection secret of a backend is hidden from approvers and still reaches the call', async () => {
   const seen: ApprovalRequest[] = []
   const got: unknown[] = []
   const backend = {

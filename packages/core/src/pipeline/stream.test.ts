@@ -25,7 +25,7 @@ async function collect(events: AsyncIterable<StreamEvent>): Promise<StreamEvent[
   return all
 }
 
-test('ids increase by one, the end comes once and last, with the whole result', async () => {
+test('event ids increase by one, and the last event is the only end and carries the result', async () => {
   const gantry = executor(async function* () {
     yield 'a'
     yield 'b'
@@ -45,7 +45,7 @@ test('ids increase by one, the end comes once and last, with the whole result', 
   assert.deepEqual(end.result.output, { n: 2 })
 })
 
-test('run gives a streaming tool the same outcome as stream', async () => {
+test('run and stream give a streaming tool the same outcome', async () => {
   const gantry = executor(async function* () {
     yield 'a'
     yield 'b'
@@ -56,7 +56,7 @@ test('run gives a streaming tool the same outcome as stream', async () => {
   assert.equal((await gantry.run('test:it')).output, 'ab')
 })
 
-test('chunks that are not all text are the output as a list; a sync generator streams too', async () => {
+test('chunks that are not all text become a list as output, from a sync generator too', async () => {
   const gantry = executor(function* () {
     yield 1
     yield { two: 2 }
@@ -75,13 +75,13 @@ test('a call that fails ends its stream with an error event that carries the res
   assert.equal(end.result.status, 'failed')
 })
 
-test('calls that never start also answer with one error event', async () => {
+test('a stream of a call that never starts has one error event', async () => {
   const [only, ...more] = await collect(executor(() => 1).stream('test:other'))
   assert.ok(only?.kind === 'error' && more.length === 0)
   assert.equal(only.error.code, 'TOOL_NOT_FOUND')
 })
 
-test('output is validated at the end as for run', async () => {
+test('the output of a stream is validated at its end', async () => {
   const outputSchema = { type: 'number' }
   const gantry = executor(
     async function* () {
@@ -95,7 +95,7 @@ test('output is validated at the end as for run', async () => {
   assert.equal(end.result.output, 'text')
 })
 
-test('a slow reader makes a streaming tool wait', async () => {
+test('a slow reader applies backpressure to a streaming tool', async () => {
   let made = 0
   const gantry = executor(async function* () {
     for (; made < 1_000; made++) yield made
@@ -107,7 +107,7 @@ test('a slow reader makes a streaming tool wait', async () => {
   assert.equal((await collect(events)).length, 1_000)
 })
 
-test('a reader that stops early cancels the call, and the tool cleans up', async () => {
+test('a reader that stops early cancels the call, and the generator of the tool runs its finally block', async () => {
   let cleaned = false
   const gantry = executor(async function* () {
     try {
@@ -124,7 +124,7 @@ test('a reader that stops early cancels the call, and the tool cleans up', async
   assert.equal(cleaned, true)
 })
 
-test('a reader that leaves while it waits for the next event cancels the call at once', async () => {
+test('a reader that returns while it waits for the next event cancels the call at once', async () => {
   const leavers: ((events: AsyncGenerator<StreamEvent, void>) => Promise<unknown>)[] = [
     async (events) => {
       const pending = events.next()
@@ -155,7 +155,7 @@ test('a reader that leaves while it waits for the next event cancels the call at
   }
 })
 
-test('a stream that is over stays over, and one that was never read never starts its call', async () => {
+test('a stream that has ended yields no more events, and an unread stream does not start its call', async () => {
   let calls = 0
   const gantry = executor(() => ++calls)
   const unread = gantry.stream('test:it')
@@ -168,7 +168,7 @@ test('a stream that is over stays over, and one that was never read never starts
   assert.equal(calls, 1)
 })
 
-test('unread progress is replaced by newer, and a flood of log lines is bounded', async () => {
+test('newer progress replaces unread progress, and unread log events are limited', async () => {
   const gantry = executor((_args, context) => {
     for (let n = 0; n < 10_000; n++) {
       context.progress(n, 10_000)
@@ -189,7 +189,7 @@ test('unread progress is replaced by newer, and a flood of log lines is bounded'
   )
 })
 
-test('the signal given to a stream cancels it', async () => {
+test('aborting the signal of a stream cancels its call', async () => {
   const controller = new AbortController()
   const gantry = executor(async function* () {
     yield 1
@@ -207,7 +207,7 @@ test('the signal given to a stream cancels it', async () => {
   )
 })
 
-test('a streaming tool that returns nothing may not pile up more than a result may hold', async () => {
+test('the chunks of a streaming tool without a return value are limited to the size of a result', async () => {
   const endless = executor(
     async function* () {
       for (let n = 0; n < 100; n++) yield 'x'.repeat(100)
@@ -227,7 +227,7 @@ test('a streaming tool that returns nothing may not pile up more than a result m
   assert.equal((await summing.run('test:it')).output, 'summary')
 })
 
-test('a tool that has streamed is not tried again, because its chunks would come twice', async () => {
+test('a call that has streamed a chunk is not retried, because its chunks would be repeated', async () => {
   let calls = 0
   const gantry = executor(
     async function* () {
@@ -241,7 +241,7 @@ test('a tool that has streamed is not tried again, because its chunks would come
   assert.equal(calls, 1)
 })
 
-test('a chunk that is no JSON fails the call', async () => {
+test('a chunk that is not JSON fails the call', async () => {
   const gantry = executor(async function* () {
     yield 1n
   })

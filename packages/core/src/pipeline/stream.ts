@@ -1,13 +1,13 @@
 import type { Report, Result, StreamEnd, StreamEvent } from '@gantry/contract'
 
-/** Unread chunks after which a streaming tool has to wait. */
+/** The number of unread chunks from which on a streaming tool waits. */
 const roomForChunks = 16
-/** Unread reports kept of each kind; a tool never gets beyond its unread chunks, because it waits for them. */
-const room = { progress: 1, log: 1_000, chunk: Number.POSITIVE_INFINITY } as const
+/** Unread reports kept per kind. Chunks never exceed it, because the tool waits. */
+const capacity = { progress: 1, log: 1_000, chunk: Number.POSITIVE_INFINITY } as const
 
 /**
- * What a call reports, waiting to be read. Chunks make the tool wait when the reader is slow. Progress and log lines
- * cannot make it wait, so unread progress is replaced by newer, and the oldest unread log line gives way.
+ * The unread reports of a call. Chunks apply backpressure to the tool. Progress and log lines cannot, so newer progress
+ * replaces unread progress, and the oldest unread log line is dropped.
  */
 class Channel {
   readonly #unread: Report[] = []
@@ -18,7 +18,7 @@ class Channel {
   #writers: (() => void)[] = []
 
   push(report: Report): void | Promise<void> {
-    if (this.#count[report.kind] >= room[report.kind]) this.#forgetOldest(report.kind)
+    if (this.#count[report.kind] >= capacity[report.kind]) this.#forgetOldest(report.kind)
     this.#unread.push(report)
     this.#count[report.kind] += 1
     this.#wakeReader()
@@ -26,7 +26,7 @@ class Channel {
     return new Promise((resolve) => this.#writers.push(resolve))
   }
 
-  /** Makes the reader's next wait reject. */
+  /** Rejects the reader's next wait. */
   fail(error: unknown): void {
     this.#error = { error }
     this.#wakeReader()
@@ -37,7 +37,7 @@ class Channel {
     this.#wakeReader()
   }
 
-  /** The next report, then the end; waits while there is neither. */
+  /** The next report, or the end; waits while there is neither. */
   async next(): Promise<Report | StreamEnd> {
     while (true) {
       const report = this.#unread.shift()
@@ -72,8 +72,8 @@ export type StartCall = (report: (report: Report) => void | Promise<void>, signa
 
 /**
  * A call as events: its reports as they come, then one `done` or `error` with the whole Result.
- * The call starts with the first read. A reader that stops early cancels it, also while a read is under way, and the
- * call has ended when `return` resolves; `for await` does all of this by itself.
+ * The call starts with the first read. A reader that stops early cancels it, also during a read, and the
+ * call has ended when `return` resolves. `for await` does this by itself.
  */
 export function streamCall(
   callId: string,
@@ -83,20 +83,24 @@ export function streamCall(
   return new CallStream(callId, start, signal)
 }
 
-const over: IteratorReturnResult<void> = { done: true, value: undefined }
+const streamEnd: IteratorReturnResult<void> = { done: true, value: undefined }
 
 /**
- * Not a generator function, because those let `return` wait behind a pending read.
- * It is *fresh* until the first read, *running* until the end was read or the reader left, then *over* for good.
+ * Not a generator function, because those queue `return` behind a pending read.
+ *
+ * States:
+ * - fresh: not read yet; the call has not started.
+ * - running: from the first read until the end is read or the reader returns.
+ * - ended: yields nothing more.
  */
 class CallStream implements AsyncGenerator<StreamEvent, void> {
   readonly #callId: string
   readonly #start: StartCall
   readonly #signal: AbortSignal | undefined
-  readonly #gone = new AbortController()
+  readonly #readerLeft = new AbortController()
   readonly #channel = new Channel()
   #call: Promise<void> | undefined
-  #over = false
+  #ended = false
   #id = 0
 
   constructor(callId: string, start: StartCall, signal: AbortSignal | undefined) {
@@ -106,21 +110,21 @@ class CallStream implements AsyncGenerator<StreamEvent, void> {
   }
 
   async next(): Promise<IteratorResult<StreamEvent, void>> {
-    if (this.#over) return over
+    if (this.#ended) return streamEnd
     this.#call ??= this.#begin()
     const event = await this.#channel.next()
-    if (this.#over) return over
-    this.#over = event.kind === 'done' || event.kind === 'error'
-    if (this.#over) await this.#call
+    if (this.#ended) return streamEnd
+    this.#ended = event.kind === 'done' || event.kind === 'error'
+    if (this.#ended) await this.#call
     this.#id += 1
     return { done: false, value: { ...event, id: this.#id, callId: this.#callId } }
   }
 
   async return(): Promise<IteratorResult<StreamEvent, void>> {
-    this.#over = true
-    this.#gone.abort(new Error('The reader of the stream went away.'))
+    this.#ended = true
+    this.#readerLeft.abort(new Error('The reader of the stream stopped reading.'))
     await this.#call
-    return over
+    return streamEnd
   }
 
   async throw(error: unknown): Promise<IteratorResult<StreamEvent, void>> {
@@ -137,11 +141,12 @@ class CallStream implements AsyncGenerator<StreamEvent, void> {
   }
 
   async #begin(): Promise<void> {
-    const either = this.#signal === undefined ? this.#gone.signal : AbortSignal.any([this.#signal, this.#gone.signal])
+    const either =
+      this.#signal === undefined ? this.#readerLeft.signal : AbortSignal.any([this.#signal, this.#readerLeft.signal])
     try {
       this.#channel.finish(endOf(await this.#start((report) => this.#channel.push(report), either)))
     } catch (error) {
-      // A call never rejects; if it should, its reader must not wait for ever.
+      // A call never rejects; if it does against its contract, the reader must not wait for ever.
       this.#channel.fail(error)
     }
   }

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ChainResult, type Identity, type Json, type Result, ToolError } from '@gantry/contract'
-import type { ExecutorOptions } from '@gantry/tools'
-import { createExecutor } from '@gantry/tools'
+import { createExecutor, type ExecutorOptions } from '@gantry/tools'
 import { memoryAudit } from '../audits/memory.ts'
 import type { ToolContext } from '../backends/backend.ts'
 import { type DefinedTool, defineTool } from '../tools/tool.ts'
@@ -17,7 +16,7 @@ const double = defineTool({
   run: ({ n }) => n * 2,
 })
 
-/** A tool that does with its context what a test says. */
+/** A tool that runs a function of the test with its context. */
 function outer(run: (context: ToolContext, args: { [key: string]: Json }) => unknown, name = 'outer'): DefinedTool {
   return defineTool({
     ...{ namespace: 'test', name, description: 'Calls other tools.', inputSchema: open, effect: 'once' },
@@ -25,7 +24,7 @@ function outer(run: (context: ToolContext, args: { [key: string]: Json }) => unk
   })
 }
 
-/** What a tool makes of its context in a call of ada. */
+/** Runs a function with the context of a call of ada. */
 async function within(
   run: (context: ToolContext) => unknown,
   options: ExecutorOptions = {},
@@ -42,7 +41,7 @@ async function within(
 const isExceeded = (limit: string) => (error: unknown) =>
   ToolError.is(error) && error.code === 'LIMIT_EXCEEDED' && error.details?.limit === limit
 
-test('a tool calls another one as its caller, on the record below its own call and in its trace', async () => {
+test('an inner call has the identity of the caller, and its audit entries and trace name the outer call', async () => {
   const audit = memoryAudit()
   const tracer = memoryTracer()
   const { status, output } = await within(
@@ -66,7 +65,7 @@ test('a tool calls another one as its caller, on the record below its own call a
   assert.equal(new Set(tracer.spans.map(({ traceId }) => traceId)).size, 1)
 })
 
-test('a tool has no more rights inside than its caller', async () => {
+test('inner calls, chains and searches have only the permissions of the caller', async () => {
   const poor = { ...ada, permissions: [] }
   const { output } = await within(
     async ({ run, search, chain }) => {
@@ -81,7 +80,7 @@ test('a tool has no more rights inside than its caller', async () => {
   assert.deepEqual(output, ['DENIED', 'DENIED', []])
 })
 
-test('rules and approvals hold for calls inside a tool, which cannot wait for a person who answers later', async () => {
+test('policy and approvals apply to inner calls, and a pending approval refuses an inner call', async () => {
   const rule = (effect: 'deny' | 'ask'): NonNullable<ExecutorOptions['policy']> => ({
     rules: [effect === 'deny' ? { deny: 'math:*' } : { ask: 'math:*' }],
     default: 'allow',
@@ -102,10 +101,10 @@ test('rules and approvals hold for calls inside a tool, which cannot wait for a 
   assert.deepEqual(asked, ['c.1'])
   const later = { ...approver, pends: true as const }
   assert.deepEqual((await within(call, { policy: rule('ask'), approver: later })).output, ['APPROVAL_REQUIRED', null])
-  assert.deepEqual(asked, ['c.1'], 'nobody was asked in vain')
+  assert.deepEqual(asked, ['c.1'], 'no approval was requested in vain')
 })
 
-test('a chain inside a tool is the same chain, and search finds what the caller may use', async () => {
+test('context.chain and context.search work like those of the executor', async () => {
   const { output } = await within(async ({ chain, search }) => {
     const result: ChainResult = await chain([
       { id: 'one', tool: 'math:double', args: { n: 1 } },
@@ -117,7 +116,7 @@ test('a chain inside a tool is the same chain, and search finds what the caller 
   assert.deepEqual(output, { chained: 4, ids: ['one', 'step2'], found: 'math:double' })
 })
 
-test('calls inside one another share one budget, and recursion ends', async () => {
+test('nested inner calls share one budget, and recursion is limited by depth', async () => {
   const recursive = outer(async ({ run }, { n }) => {
     const { output, error } = await run('test:again', { n: Number(n) + 1 })
     if (error !== undefined)
@@ -146,7 +145,7 @@ test('calls inside one another share one budget, and recursion ends', async () =
   assert.equal(made, 9, 'what an inner call makes is taken off the budget of the outer one')
 })
 
-test('a tool that a program calls takes its calls off the budget of the program', async () => {
+test('inner calls of a tool that a program calls count against the budget of the program', async () => {
   const gantry = createExecutor({
     tools: [double, outer(async ({ run }) => (await run('math:double', { n: 2 })).output)],
   })
@@ -156,7 +155,7 @@ test('a tool that a program calls takes its calls off the budget of the program'
   await gantry.close()
 })
 
-test('calls inside a tool end with it, and it makes none afterwards', async () => {
+test('inner calls are cancelled when their tool ends, and an ended tool can make none', async () => {
   const begun = Promise.withResolvers<void>()
   const ended = Promise.withResolvers<unknown>()
   let late: ToolContext | undefined
@@ -193,7 +192,7 @@ test('calls inside a tool end with it, and it makes none afterwards', async () =
   })
 })
 
-test('what a call inside writes back is the outer call’s, and its key is the same in a later attempt', async () => {
+test('effects of an inner call belong to the outer call, and its idempotency key is the same in every attempt', async () => {
   const keys: string[] = []
   const noting = outer(({ idempotencyKey, send }) => {
     keys.push(idempotencyKey)

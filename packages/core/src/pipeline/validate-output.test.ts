@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import * as v from 'valibot'
 import { runIt, tool } from './pipeline.fixture.ts'
 
-test('output that does not fit is kept with a warning, or fails a strict tool and is kept too', async () => {
+test('invalid output is kept with a warning, or fails a strict tool and is kept', async () => {
   const outputSchema = { type: 'object', properties: { n: { type: 'number' } }, required: ['n'] } as const
   const lenient = await runIt(tool(() => ({ n: 'x' }), { outputSchema }))
   assert.equal(lenient.status, 'ok')
@@ -14,7 +14,7 @@ test('output that does not fit is kept with a warning, or fails a strict tool an
   assert.deepEqual(strict.output, { n: 'x' })
 })
 
-test('an output schema of a vendor is checked by the vendor, and the output stays what the tool gave', async () => {
+test('a Standard Schema validates the output with its own validator, and the output is not transformed', async () => {
   const outputSchema = v.object({ n: v.pipe(v.number(), v.minValue(2)) })
   const good = await runIt(tool(() => ({ n: 2, more: true }), { outputSchema }))
   assert.deepEqual(good.output, { n: 2, more: true })

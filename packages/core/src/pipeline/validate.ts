@@ -1,19 +1,18 @@
 import { type Issue, type JsonObject, ToolError } from '@gantry/contract'
-import { isStandardSchema, type StandardSchema, type Validated, validateStandard } from '@gantry/json-schema'
-import { type CopyOptions, copyJson } from '../json/copy.ts'
-import { isObject } from '../json/kinds.ts'
-import { JsonError } from '../json/limits.ts'
-import type { PreparedTool } from './prepare.ts'
+import { isObject } from '@gantry/contract/internal/json'
+import { type StandardSchema, type Validated, validateStandard } from '@gantry/json-schema'
+import { type CopyOptions, copyJson, JsonError } from '../json/plain.ts'
+import type { PreparedTool } from './lookup.ts'
 import type { Run } from './run.ts'
 
 const longestMessage = 300
 
-/** Gives the tool its own plain copy of the arguments, once they fit its schema. */
+/** Validates the arguments and returns a plain copy for the tool. */
 export function validateInput(run: Run, tool: PreparedTool): JsonObject | Promise<JsonObject> {
   run.check()
   const args = plainArgs(run.request.args, tool.argsCopy)
   const { input } = tool
-  if (isStandardSchema(input)) return validateByVendor(run, tool, input, args)
+  if ('~standard' in input) return validateByVendor(run, tool, input, args)
   if (!input.check(args)) throw invalid(tool, input.issues(args))
   return args
 }
@@ -29,19 +28,19 @@ async function validateByVendor(
   return outcome.value as JsonObject
 }
 
-/** A checker that throws has not accepted the arguments. */
+/** A validator that throws refuses the arguments. */
 async function askVendor(run: Run, schema: StandardSchema, args: JsonObject): Promise<Validated<unknown>> {
   try {
     const answer = validateStandard(schema, args)
     return answer instanceof Promise ? await run.within(answer) : answer
   } catch (error) {
     if (run.stopped !== undefined) throw run.stopped
-    const issue: Issue = { path: '', message: 'could not be checked: the code of the schema failed' }
+    const issue: Issue = { path: '', message: 'could not be validated: the code of the schema threw an error' }
     throw new ToolError('INPUT_INVALID', `${describeIssue(issue)}.`, { cause: error, details: { issues: [issue] } })
   }
 }
 
-/** A plain copy of arguments within their limits; throws INPUT_INVALID where there is none. */
+/** A plain copy of the arguments within the limits. Throws INPUT_INVALID for any others. */
 export function plainArgs(value: unknown, options: CopyOptions): JsonObject {
   if (value === undefined) return {}
   try {
@@ -50,7 +49,7 @@ export function plainArgs(value: unknown, options: CopyOptions): JsonObject {
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
     const issue: Issue = { path: error.path, message: error.message }
-    throw new ToolError('INPUT_INVALID', `The arguments are not acceptable: ${describeIssue(issue)}.`, {
+    throw new ToolError('INPUT_INVALID', `Invalid arguments: ${describeIssue(issue)}.`, {
       cause: error.cause,
       details: { issues: [issue] },
     })
@@ -67,17 +66,17 @@ function invalid(tool: PreparedTool, issues: readonly Issue[]): ToolError {
   })
 }
 
-/** An issue in words. */
+/** An issue as text. */
 function describeIssue(issue: Issue): string {
   const message = issue.message.replace(/\.$/, '').slice(0, longestMessage)
   return `${issue.path === '' ? 'the value' : issue.path} ${message}`
 }
 
-/** Checks the output against its schema. The result is kept either way: a warning, or for strict tools a failure. */
+/** Validates the output. Invalid output is kept, with a warning or, for strict tools, a failure. */
 export function validateOutput(run: Run, tool: PreparedTool): void | Promise<void> {
   const { output: validator } = tool
   if (validator === undefined) return
-  if (!isStandardSchema(validator)) {
+  if (!('~standard' in validator)) {
     if (!validator.check(run.output)) judge(run, tool, validator.issues(run.output))
     return
   }
@@ -86,9 +85,9 @@ export function validateOutput(run: Run, tool: PreparedTool): void | Promise<voi
   judge(run, tool, issuesOf(answer))
 }
 
-/** A vendor's checker may change the value it passes; the output stays what the tool gave. */
-function issuesOf(outcome: object): readonly Issue[] {
-  return 'issues' in outcome ? (outcome.issues as readonly Issue[]) : []
+/** A Standard Schema may transform the value; the output stays the one of the tool. */
+function issuesOf(outcome: Validated<unknown>): readonly Issue[] {
+  return 'issues' in outcome ? outcome.issues : []
 }
 
 function judge(run: Run, { entry }: PreparedTool, issues: readonly Issue[]): void {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { requestFor, testPolicy } from '@gantry/conformance/internal/policy'
+import { requestFor, testPolicy } from '@gantry/conformance/internal/host-ports'
 import { allOf, named } from './all-of.ts'
 import type { Decision, Policy } from './policy.ts'
 import { rules } from './rules.ts'
@@ -30,7 +30,7 @@ const ask = { effect: 'ask', reason: 'why not' } as const
 const away = { effect: 'unavailable', reason: 'later' } as const
 const deny = { effect: 'deny', reason: 'no' } as const
 
-test('the strictest of all decisions counts, in any order, at once or later', async () => {
+test('allOf returns the strictest decision, in any order, synchronous or not', async () => {
   const ranks = [allow, ask, away, deny]
   for (const [low, one] of ranks.entries()) {
     for (const [high, other] of ranks.entries()) {
@@ -43,7 +43,7 @@ test('the strictest of all decisions counts, in any order, at once or later', as
   }
 })
 
-test('a policy that fails or says nothing holds the call back, and does not hide a denial', async () => {
+test('a policy that fails or returns no decision makes the call unavailable, and does not override a denial', async () => {
   const failing: Policy[] = [
     saying(undefined),
     saying({ effect: 'maybe' }, true),
@@ -62,7 +62,7 @@ test('a policy that fails or says nothing holds the call back, and does not hide
   }
 })
 
-test('the stronger floor of both holds, and only who may answer both may approve', async () => {
+test('allOf takes the stronger isolation floor and the intersection of the approvers', async () => {
   const floored = await decide(saying({ ...allow, floor: 'kernel' }), saying({ ...ask, floor: 'namespaces' }))
   assert.deepEqual(floored, { ...ask, floor: 'kernel' })
   const roles = (...approvers: string[]) => saying({ ...ask, approvers })
@@ -71,7 +71,7 @@ test('the stronger floor of both holds, and only who may answer both may approve
   assert.deepEqual(await decide(roles('ops'), saying(ask)), ask)
 })
 
-test('a tool is there and shown only where it is for all of them', () => {
+test('a tool exists and is visible only when it is for every policy', () => {
   const visible = (shown: boolean): Policy => ({ ...open, visible: () => shown, exists: () => shown })
   const { args: _args, ...request } = requestFor('a')
   for (const [one, other] of [
@@ -86,12 +86,12 @@ test('a tool is there and shown only where it is for all of them', () => {
   assert.equal(allOf(open, open)?.exists, undefined)
 })
 
-test('none at all is no policy, and one is itself', () => {
+test('allOf of no policy is undefined, and of one policy is that policy', () => {
   assert.equal(allOf(), undefined)
   assert.equal(allOf(undefined, open, undefined), open)
 })
 
-test('rules go by the name of their policy', async () => {
+test('named prefixes the rule of a decision with the name of its policy', async () => {
   const policy = named('stored', rules([{ deny: 'a:*' }]))
   assert.equal((await policy.decide(requestFor('a'), waiting)).rule, 'stored /rules/0')
   const later = named('stored', saying({ ...deny, rule: 'freeze' }, true))

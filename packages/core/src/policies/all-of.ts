@@ -1,8 +1,8 @@
 import { type Decision, knownDecision, type Policy, type PolicyRequest, strictest, type Waiting } from './policy.ts'
 
 /**
- * Several policies as one: the strictest decision counts, and a call passes only when all of them let it. A tool is
- * there, and shown, only where it is for all. Undefined when there are none, which is cheaper than one that allows all.
+ * Combines policies: the strictest decision wins, so a call is allowed only when all policies allow it. A tool exists and
+ * is visible only when it is for every policy. Undefined without policies, which is cheaper than a policy that allows all.
  */
 export function allOf(...given: readonly (Policy | undefined)[]): Policy | undefined {
   const policies = given.filter((policy) => policy !== undefined)
@@ -11,8 +11,7 @@ export function allOf(...given: readonly (Policy | undefined)[]): Policy | undef
   return {
     decide(request, waiting) {
       const decisions = policies.map((policy) => decisionOf(policy, request, waiting))
-      if (decisions.some((decision) => decision instanceof Promise)) return Promise.all(decisions).then(together)
-      return together(decisions as Decision[])
+      return decisions.every(isMade) ? together(decisions) : Promise.all(decisions).then(together)
     },
     visible: (request) => policies.every((policy) => policy.visible?.(request) ?? true),
     ...(existing.length === 0
@@ -21,7 +20,7 @@ export function allOf(...given: readonly (Policy | undefined)[]): Policy | undef
   }
 }
 
-/** The same policy, whose rules go by its name and their own. */
+/** Prefixes the rule of each decision with the name of the policy. */
 export function named(name: string, policy: Policy): Policy {
   const rename = (said: Decision): Decision =>
     said?.rule === undefined ? said : { ...said, rule: `${name} ${said.rule}` }
@@ -34,7 +33,7 @@ export function named(name: string, policy: Policy): Policy {
   }
 }
 
-/** A policy that fails has not allowed the call, and does not keep another one from denying it. */
+/** A failing policy makes the call unavailable, and another policy can still deny it. */
 function decisionOf(policy: Policy, request: PolicyRequest, waiting: Waiting): Decision | Promise<Decision> {
   const failed = (cause: unknown): Decision => ({ effect: 'unavailable', reason: 'The policy failed.', cause })
   try {
@@ -43,6 +42,10 @@ function decisionOf(policy: Policy, request: PolicyRequest, waiting: Waiting): D
   } catch (error) {
     return failed(error)
   }
+}
+
+function isMade(decision: Decision | Promise<Decision>): decision is Decision {
+  return !(decision instanceof Promise)
 }
 
 function together(decisions: readonly Decision[]): Decision {

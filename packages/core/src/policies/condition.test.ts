@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { requestFor } from '@gantry/conformance/internal/policy'
+import { requestFor } from '@gantry/conformance/internal/host-ports'
 import type { Issue, JsonObject } from '@gantry/contract'
-import { readWhen, type When } from './condition.ts'
+import { readWhen, type When } from './read-rule.ts'
 import { type Rule, rules } from './rules.ts'
 
 const waiting = { signal: new AbortController().signal }
@@ -41,7 +41,7 @@ for (const [condition, yes, no] of [
   })
 }
 
-test('a pointer reaches into objects and lists, escaped keys too, and never into what is inherited', () => {
+test('a pointer resolves own members of objects and lists, with escaped keys, and never inherited members', () => {
   const args = { 'a/b': { '~': [{ to: 'x' }] } }
   assert.equal(holds({ '/a~1b/~0/0/to': { is: 'x' } }, args), true)
   for (const pointer of ['/a~1b/~0/1/to', '/a~1b/~0/length', '/a~1b/~0/00/to', '/constructor/name', '/__proto__']) {
@@ -49,7 +49,7 @@ test('a pointer reaches into objects and lists, escaped keys too, and never into
   }
 })
 
-test('of what is not there nobody can say anything but that it is not there, so that leaving it out helps nobody', async () => {
+test('an absent value matches only exists: false, so omitting it evades no rule', async () => {
   const conditions = [
     ...[{ is: 1 }, { in: [1] }, { not: 1 }, { notIn: [1] }, { above: 0 }, { atMost: 9 }],
     ...[{ contains: 'x' }, { startsWith: 'x' }, { endsWith: 'x' }],
@@ -70,7 +70,7 @@ test('of what is not there nobody can say anything but that it is not there, so 
   assert.equal(holds({ '/x': { exists: true, above: 100 } }, {}), false)
 })
 
-test('a value of another type gets nobody around a rule: it is not allowed, and it is held back', async () => {
+test('a value of the wrong type evades no rule: an allow rule does not match, and any other rule does', async () => {
   for (const [condition, value] of [
     [{ above: 100 }, '500'],
     [{ atMost: 100 }, '5'],
@@ -95,7 +95,7 @@ test('all conditions of a rule must hold', async () => {
   assert.equal(await effectOf({ deny: '*', when }, { env: 'dev', count: '11' }), 'allow')
 })
 
-test('conditions that are not understood are refused at their path', () => {
+test('invalid conditions are refused at their path', () => {
   for (const [when, path] of [
     [{}, '/when'],
     [[], '/when'],

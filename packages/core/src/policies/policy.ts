@@ -2,30 +2,30 @@ import type { ApprovalFile, Identity, Isolation, JsonObject, Tool } from '@gantr
 import type { NamedTool } from '../ids/tool-pattern.ts'
 import { stronger } from '../runtimes/runtime.ts'
 
-/** What of a decision is there to explain it, and to hold the call to. */
+/** The explanation of a decision. */
 interface Grounds {
-  /** Which rule decided, in words that its author finds it by; absent when none did. */
+  /** The name or path of the rule that decided; absent when none did. */
   readonly rule?: string
 }
 
 interface Granted extends Grounds {
-  /** A program that the call runs must be isolated at least so; a call that runs none in a sandbox is refused then. */
+  /** The least isolation of a program that the call runs; a call that runs outside a sandbox is refused. */
   readonly floor?: Isolation
 }
 
-/** What a policy says of one call. `unavailable` is not a denial: nothing runs, and the caller may try again. */
+/** The decision on one call. `unavailable` is not a denial: the call does not run, and the caller may retry. */
 export type Decision =
   | (Granted & { readonly effect: 'allow'; readonly reason?: string })
   | (Grounds & { readonly effect: 'deny'; readonly reason: string })
   | (Granted & {
       readonly effect: 'ask'
       readonly reason: string
-      /** Roles that may answer besides those who always may. */
+      /** Roles that may approve, in addition to the approvers of the host. */
       readonly approvers?: readonly string[]
     })
   | (Grounds & { readonly effect: 'unavailable'; readonly reason: string; readonly cause?: unknown })
 
-/** All a decision may rest on; the arguments are already valid. */
+/** The input of a decision; the arguments are already validated. */
 export interface PolicyRequest {
   readonly identity: Identity
   readonly id: string
@@ -33,92 +33,92 @@ export interface PolicyRequest {
   readonly args: JsonObject
 }
 
-/** Gives a signal to those who ask for one; asking costs, so ask only before waiting. */
+/** Provides a signal on demand. Reading it has a cost, so read it only before waiting. */
 export interface Waiting {
   readonly signal: AbortSignal
 }
 
 /**
- * Decides whether an identity may make a call. Asked once for every call, chained and generated ones too.
+ * Decides whether an identity may make a call. Called once for every call, including calls of chains and programs.
  * - Concurrency: any number of decisions at once.
  * - Cancellation: a decision that waits must stop on `waiting.signal`.
  * - Errors: a rejection counts as `unavailable`, never as `allow`.
  */
 export interface Policy {
   decide(request: PolicyRequest, waiting: Waiting): Decision | Promise<Decision>
-  /** Whether discovery shows the tool; absent means that only permissions hide tools. It grants nothing. */
+  /** Whether discovery shows the tool; without it only permissions hide tools. It grants no right to call. */
   visible?(request: Omit<PolicyRequest, 'args'>): boolean
   /**
-   * Whether a tool of this name is there for the identity; where it is not, it is as if there were none. Asked with
-   * every call and every entry that discovery looks at, so it must be quick; what it throws counts as no.
+   * Whether the tool exists for the identity; otherwise lookups behave as if it did not exist. Called for every call and
+   * for every entry that discovery reads, so it must be fast; an error counts as false.
    */
   exists?(identity: Identity, tool: NamedTool): boolean
 }
 
-/** A person's answer to a call that a policy or a tool wants approved. */
+/** The decision of an approver on a call. */
 export interface Approval {
   readonly approved: boolean
   readonly by?: string
-  /** It was the caller itself that approved, and by which right. */
+  /** The caller approved its own call, by this right. */
   readonly self?: 'owner'
   readonly reason?: string
-  /** Nobody has answered yet: the call ends with APPROVAL_REQUIRED, and whoever keeps calls makes it again later. */
+  /** No approver has decided yet: the call ends with APPROVAL_REQUIRED, and a durable host repeats it later. */
   readonly pending?: { readonly id: string; readonly expiresMs: number }
 }
 
-/** A call that somebody must approve. */
+/** A call that needs an approval. */
 export interface ApprovalRequest extends PolicyRequest {
   readonly callId: string
-  /** Of the definition that would run. */
+  /** Digest of the definition that would run. */
   readonly digest: string
-  /** Why somebody must. */
+  /** Why the call needs an approval. */
   readonly reason: string
   readonly rule?: string
-  /** Roles that may answer besides those who always may. */
+  /** Roles that may approve, in addition to the approvers of the host. */
   readonly approvers?: readonly string[]
-  /** For how long an answer is waited for. */
+  /** How long the call waits for a decision. */
   readonly withinMs: number
-  /** The arguments as the person sees them: exact but for known secrets and members that the tool declares as secret. */
+  /** The arguments for the approver: exact except for known secrets and members that the tool declares as secret. */
   readonly shown: JsonObject
-  /** JSON Pointers to what is hidden in `shown`. */
+  /** JSON Pointers to the redacted members of `shown`. */
   readonly hidden: readonly string[]
-  /** The files that the arguments name by their ids: an approval is of these contents. */
+  /** The files that the arguments reference by id: the approval covers these contents. */
   readonly files: readonly ApprovalFile[]
 }
 
-/** Asks a person. Without one, calls that need approval end with APPROVAL_REQUIRED. Same contract as Policy. */
+/** Requests approvals. Without an approver, calls that need approval end with APPROVAL_REQUIRED. Same contract as Policy. */
 export interface Approver {
   /**
-   * It keeps questions and answers `pending` instead of waiting for a person, so that how long one may take is its own to
-   * tell: a slow answer of its own does not count as nobody's.
+   * The approver stores requests and returns `pending` instead of waiting for a decision. It decides itself when a request
+   * expires, so a slow response does not count as a missing decision.
    */
   readonly pends?: boolean
   approve(request: ApprovalRequest, waiting: Waiting): Promise<Approval>
 }
 
-/** A denial is certain whatever else cannot be said, so that nobody is told to try again in vain. */
+/** A denial outranks `unavailable`, so that no caller retries in vain. */
 const ranks = { allow: 1, ask: 2, unavailable: 3, deny: 4 } as const
 
-/** How strict a decision is. */
+/** The strictness of a decision. */
 export function rankOf({ effect }: Decision): number {
   return ranks[effect]
 }
 
-/** A policy that answers anything but the four words has not allowed the call. */
+/** A result with an unknown effect counts as `unavailable`. */
 export function knownDecision(decision: Decision): Decision {
   const sound = typeof decision === 'object' && decision !== null && Object.hasOwn(ranks, decision.effect)
   return sound ? decision : { effect: 'unavailable', reason: 'The policy gave no decision.' }
 }
 
 /**
- * What two decisions on one call come to: the stricter one, the earlier of equals, with the stronger floor of both. Of
- * two that ask, only who may answer both may answer.
+ * Combines two decisions on one call: the stricter one, the first of equals, with the stronger floor of both. When both
+ * ask, only approvers of both may approve.
  */
 export function strictest(one: Decision, other: Decision): Decision {
   const [first, second] = rankOf(other) > rankOf(one) ? [other, one] : [one, other]
   if (first.effect === 'deny' || first.effect === 'unavailable') return first
-  // The other one is no stricter, so that it may have a floor as well.
-  const { floor: least = first.floor } = second as typeof first
+  // The second decision is at most as strict, so it may have a floor too.
+  const least = ('floor' in second ? second.floor : undefined) ?? first.floor
   const held = least === undefined || least === first.floor ? first : { ...first, floor: higher(first.floor, least) }
   if (held.effect !== 'ask' || second.effect !== 'ask') return held
   const { approvers, ...rest } = held

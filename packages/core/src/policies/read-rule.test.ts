@@ -47,8 +47,8 @@ for (const [rule, path, hint] of [
   [{ deny: '*', when: { '/a': { abov: 1 } } }, '/rules/0/when/~1a/abov', /did you mean "above"/],
   [{ allow: '*', floor: 'strong' }, '/rules/0/floor', /none, wasm, namespaces, container, kernel, microvm/],
   [{ allow: '*', floor: undefined }, '/rules/0/floor', /none, wasm/],
-  [{ deny: '*', floor: 'wasm' }, '/rules/0/floor', /goes with allow or ask/],
-  [{ allow: '*', approvers: ['a'] }, '/rules/0/approvers', /goes with ask/],
+  [{ deny: '*', floor: 'wasm' }, '/rules/0/floor', /applies to allow and ask only/],
+  [{ allow: '*', approvers: ['a'] }, '/rules/0/approvers', /applies to ask only/],
   [{ ask: '*', approvers: [] }, '/rules/0/approvers', /name at least one/],
   [{ ask: '*', name: '' }, '/rules/0/name', /must not be empty/],
   [{ unavailable: 'x' }, '/rules/0/unavailable', /namespace:prefix/],
@@ -70,7 +70,7 @@ for (const [rule, path, hint] of [
   })
 }
 
-test('every failing path of all rules is named at once', () => {
+test('one error names every failing path of all rules', () => {
   const error = fault([{ allow: '*' }, { deny: ['x', 'a:*', 'y'] }, { ask: 'a:b', too: 'bob' }])
   const paths = error.details?.issues?.map(({ path }) => path)
   assert.deepEqual(paths, ['/rules/1/deny/0', '/rules/1/deny/2', '/rules/2/too'])
@@ -85,13 +85,13 @@ test('a default that is neither allow nor deny, or an unknown option, is refused
   rules([], { default: undefined })
 })
 
-test('what is no list of rules is refused', () => {
+test('a value that is not a list of rules is refused', () => {
   for (const list of [undefined, null, {}, 'allow']) {
     assert.equal(fault(list).details?.issues?.[0]?.path, '/rules')
   }
 })
 
-test('more rules than anybody needs are refused', () => {
+test('more rules than the limit are refused', () => {
   const error = fault(Array.from({ length: 10_001 }, () => ({ allow: '*' })))
   assert.match(error.message, /more than 10000 rules/)
 })

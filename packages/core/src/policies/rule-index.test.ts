@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { requestFor } from '@gantry/conformance/internal/policy'
+import { requestFor } from '@gantry/conformance/internal/host-ports'
 import type { Identity, Tool } from '@gantry/contract'
 import fc from 'fast-check'
 import { type CompiledRule, isFor, readRule } from './read-rule.ts'
@@ -37,7 +37,7 @@ const tool: fc.Arbitrary<Tool> = fc
   })
   .map((changes) => requestFor('a', {}, changes).tool)
 
-test('the index finds exactly the rules that asking every rule would find', () => {
+test('the rule index finds exactly the rules that a scan of all rules finds', () => {
   fc.assert(
     fc.property(
       fc.array(rule, { maxLength: 12 }),

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { requestFor, testPolicy } from '@gantry/conformance/internal/policy'
+import { requestFor, testPolicy } from '@gantry/conformance/internal/host-ports'
 import { type Rule, rules } from './rules.ts'
 
 testPolicy('rules', () => rules([{ allow: 'open:*' }, { deny: 'shut:tool' }, { ask: 'careful:*' }]))
@@ -17,7 +17,7 @@ test('a deny wins over an ask, and an ask over an allow, in any order', async ()
   assert.equal(await effectOf([{ ask: 'a:*' }, { allow: '*' }], 'a'), 'ask')
 })
 
-test('a rule holds only for the principals, roles, tenants, effects and tags it names', async () => {
+test('a rule applies only to the principals, roles, tenants, effects and tags it names', async () => {
   const scopes: [Partial<Rule>, Parameters<typeof requestFor>][] = [
     [{ to: 'bob' }, ['a', { principal: 'bob' }]],
     [{ to: ['svc-*'] }, ['a', { principal: 'svc-7' }]],
@@ -33,7 +33,7 @@ test('a rule holds only for the principals, roles, tenants, effects and tags it 
   }
 })
 
-test('a pattern may name a version, all versions, names that begin so, a namespace or everything', async () => {
+test('a pattern matches a version, all versions, a name prefix, a namespace or everything', async () => {
   for (const pattern of ['a:tool', 'a:tool:1.0.0', 'a:to*', 'a:*', '*'])
     assert.equal(await effectOf([{ allow: pattern }], 'a'), 'allow')
   for (const pattern of ['a:tool:2.0.0', 'a:too', 'b:*'])
@@ -45,7 +45,7 @@ test('the reason of a rule is the reason of the decision', async () => {
   assert.equal(decision.reason, 'not on Fridays')
 })
 
-test('a deny holds in whatever case its pattern or its tag is written', async () => {
+test('a deny matches patterns and tags regardless of case', async () => {
   for (const deny of ['A:TOOL', 'A:*', 'A:T*', 'A:Tool:1.0.0']) {
     assert.equal(await effectOf([{ allow: '*' }, { deny }], 'a'), 'deny', deny)
   }
@@ -53,12 +53,12 @@ test('a deny holds in whatever case its pattern or its tag is written', async ()
   assert.equal(await effectOf(byTag, 'a', {}, { tags: ['very-dangerous'] }), 'deny')
 })
 
-test('principals are compared in their own case', async () => {
+test('principals are compared case-sensitively', async () => {
   assert.equal(await effectOf([{ allow: '*', to: 'Bob' }], 'a', { principal: 'bob' }), 'deny')
   assert.equal(await effectOf([{ allow: '*', to: 'svc-*' }], 'a', { principal: 'svc-' }), 'allow')
 })
 
-test('a condition that a rule inherits counts like its own', async () => {
+test('an inherited member of a rule counts like an own member', async () => {
   const rule = Object.assign(Object.create({ to: 'bob' }), { allow: '*' }) as Rule
   assert.equal(await effectOf([rule], 'a', { principal: 'bob' }), 'allow')
   assert.equal(await effectOf([rule], 'a', { principal: 'eve' }), 'deny')
@@ -75,7 +75,7 @@ test('a deny wins over an unavailable, and an unavailable over an ask', async ()
   }
 })
 
-test('a decision names the rule that made it, the first of several, by its name or its place', async () => {
+test('a decision names its rule, the first of several, by name or index', async () => {
   const ruleOf = async (...list: Rule[]) => (await rules(list).decide(requestFor('a'), waiting)).rule
   assert.equal(await ruleOf({ allow: '*' }, { deny: 'a:*' }, { deny: '*', to: 'alice' }), '/rules/1')
   assert.equal(await ruleOf({ allow: '*', tenants: ['acme'] }, { allow: '*', name: 'rest' }), '/rules/0')
@@ -83,7 +83,7 @@ test('a decision names the rule that made it, the first of several, by its name 
   assert.equal(await ruleOf({ allow: 'b:*' }), undefined)
 })
 
-test('the strongest floor of all rules that hold is the floor, whichever of them decides', async () => {
+test('the decision has the strongest isolation floor of all matching rules', async () => {
   const floorOf = async (...list: Rule[]) => {
     const decision = await rules(list).decide(requestFor('a'), waiting)
     return 'floor' in decision ? decision.floor : undefined
@@ -95,7 +95,7 @@ test('the strongest floor of all rules that hold is the floor, whichever of them
   assert.equal(await floorOf({ allow: '*', floor: 'container' }, { deny: 'a:*' }), undefined)
 })
 
-test('discovery shows what some arguments may be allowed for, and hides what none are', () => {
+test('a tool is visible when some arguments may be allowed, and hidden when none are', () => {
   const { args: _args, ...request } = requestFor('a')
   const shows = (...list: Rule[]) => rules(list).visible?.(request)
   const when = { '/x': { is: 1 } }

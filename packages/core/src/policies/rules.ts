@@ -1,33 +1,33 @@
-import { type EffectClass, type Identity, type Isolation, type Issue, type Tool, ToolError } from '@gantry/contract'
-import { unknownKeys } from '../search/index.ts'
-import type { When } from './condition.ts'
+import type { EffectClass, Identity, Isolation, Issue, Tool } from '@gantry/contract'
+import { oneOf } from '../options/option.ts'
+import { optionsCheck, refuse } from '../options/options.ts'
 import { type Decision, type Policy, type PolicyRequest, rankOf, strictest } from './policy.ts'
-import { type CompiledRule, isFor, readRule } from './read-rule.ts'
+import { type CompiledRule, isFor, readRule, type When } from './read-rule.ts'
 
-/** Whom and what a rule is about; every condition that is there must hold. */
+/** The scope of a rule; every condition that is present must match. */
 interface RuleScope {
   /** Principals, exact or with a trailing `*`. */
   readonly to?: string | readonly string[]
   readonly roles?: readonly string[]
   readonly tenants?: readonly string[]
   readonly effects?: readonly EffectClass[]
-  /** A tool needs one of them. */
+  /** A tool needs at least one of them. */
   readonly tags?: readonly string[]
-  /** What must be true of the arguments. */
+  /** Conditions on the arguments. */
   readonly when?: When
   readonly reason?: string | undefined
-  /** What explanations call the rule; its place in the list when absent. */
+  /** The name of the rule in explanations; its index in the list when absent. */
   readonly name?: string | undefined
 }
 
 type Patterns = string | readonly string[]
 
 interface Floored {
-  /** Programs must be isolated at least so, whatever other rules say; what runs in no sandbox is refused. */
+  /** The least isolation of programs, whatever other rules allow; a call that runs outside a sandbox is refused. */
   readonly floor?: Isolation
 }
 
-/** One rule: a verb, the tools it is about (`*`, `ns:*`, `ns:prefix*`, `ns:name`, `ns:name:1.0.0`), and its scope. */
+/** One rule: a verb, the tools it matches (`*`, `ns:*`, `ns:prefix*`, `ns:name`, `ns:name:1.0.0`), and its scope. */
 export type Rule = RuleScope &
   (
     | (Floored & {
@@ -42,18 +42,23 @@ export type Rule = RuleScope &
         readonly allow?: never
         readonly deny?: never
         readonly unavailable?: never
-        /** Roles that may answer besides those who always may. */
+        /** Roles that may approve, in addition to the approvers of the host. */
         readonly approvers?: readonly string[]
       })
     | { readonly unavailable: Patterns; readonly allow?: never; readonly deny?: never; readonly ask?: never }
   )
 
 export interface RulesOptions {
-  /** What happens to a call that no rule is about; `deny` unless said otherwise. */
+  /** The decision on a call that no rule matches; `deny` when absent. */
   readonly default?: 'allow' | 'deny' | undefined
 }
 
-/** More are refused, because somebody outside may have written them. */
+const optionsOfRules = optionsCheck<RulesOptions>({
+  members: { default: oneOf('allow', 'deny') },
+  noun: 'an option of rules',
+})
+
+/** More rules are refused, because they may be untrusted. */
 const mostRules = 10_000
 
 /**
@@ -73,7 +78,7 @@ export function rules(list: readonly Rule[], options: RulesOptions = {}): Policy
   }
   return {
     decide,
-    // Nothing is known of the arguments: a rule that depends on them may let one call pass and may not stop another.
+    // The arguments are unknown: a conditional allow may match some call, and a conditional deny may not match one.
     visible({ identity, tool }) {
       let found: Found | undefined
       index.visit(tool, identity, (rule) => {
@@ -87,11 +92,11 @@ export function rules(list: readonly Rule[], options: RulesOptions = {}): Policy
 
 interface Found {
   readonly decision: Decision
-  /** Place of the rule that decided. */
+  /** Index of the rule that decided. */
   readonly index: number
 }
 
-/** The first of rules that are equally strict decides, in whatever order they are come by. */
+/** Of equally strict rules the first in the list decides, in whatever order they are visited. */
 function next(before: Found | undefined, rule: CompiledRule): Found {
   if (before === undefined || before.index === rule.index) return rule
   const [earlier, later] = before.index < rule.index ? [before, rule] : [rule, before]
@@ -101,35 +106,29 @@ function next(before: Found | undefined, rule: CompiledRule): Found {
   return { decision, index: (rankOf(later.decision) > rankOf(earlier.decision) ? later : earlier).index }
 }
 
-/** A misspelt condition would widen a rule, so rules that are not understood whole are refused. */
+/** A misspelled condition would widen a rule, so invalid rules are refused. */
 function readAll(list: unknown, options: RulesOptions): readonly CompiledRule[] {
   const issues: Issue[] = []
   if (!Array.isArray(list)) issues.push({ path: '/rules', message: 'must be a list of rules' })
   const given: readonly unknown[] = Array.isArray(list) ? list : []
   if (given.length > mostRules) issues.push({ path: '/rules', message: `must not have more than ${mostRules} rules` })
   const read = Array.from(given.slice(0, mostRules), (rule, index) => readRule(rule, index, issues))
-  if (!['allow', 'deny', undefined].includes(options.default)) {
-    issues.push({ path: '/default', message: 'must be allow or deny' })
-  }
-  issues.push(...unknownKeys(options, ['default'], '', 'is not an option of rules'))
-  if (issues.length === 0) return read.filter((rule) => rule !== undefined)
-  const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
-  throw new ToolError('CONFIG_INVALID', `The policy is wrong: ${text}.`, { details: { issues } })
+  refuse('policy', [...issues, ...optionsOfRules.issues(options, '')])
+  return read.filter((rule) => rule !== undefined)
 }
 
-/** Finds the few rules of many that can be about a call. */
+/** Finds the rules that can match a call. */
 interface RuleIndex {
-  /** Gives each rule that can be about the tool and the caller, some of them twice; it is for the visitor to ask them. */
-  visit(tool: Tool, identity: Identity, visitor: (rule: CompiledRule) => void): void
+  /** Visits each rule that can match the tool and the caller, some of them twice; the callback checks the match. */
+  visit(tool: Tool, identity: Identity, onRule: (rule: CompiledRule) => void): void
 }
 
-/** Different sets of rules that are remembered; what tools there are can only make so many of them. */
+/** Most sets of rules that are cached; the tools of a catalog produce few distinct sets. */
 const mostSets = 1_000
 
 /**
- * Rules about every tool stand in one index by caller. The others are looked up by namespace once for each tool, and
- * stand in an index by caller too, which tools about which the same rules are share. A decision then costs a few
- * look-ups and the rules it finds.
+ * Rules that match every tool are in one index by caller. The others are looked up by namespace once per tool and put
+ * into an index by caller, which tools with the same rules share. A decision costs a few look-ups and the rules found.
  */
 export function createRuleIndex(rules: readonly CompiledRule[]): RuleIndex {
   const everywhere = byCaller(rules.filter(({ about }) => about === undefined))
@@ -153,34 +152,34 @@ export function createRuleIndex(rules: readonly CompiledRule[]): RuleIndex {
     return index
   }
   return {
-    visit(tool, identity, visitor) {
-      everywhere(identity, visitor)
+    visit(tool, identity, onRule) {
+      everywhere(identity, onRule)
       const index = ofTool.get(tool) ?? find(tool)
-      index(identity, visitor)
+      index(identity, onRule)
     },
   }
 }
 
-type CallerIndex = (identity: Identity, visitor: (rule: CompiledRule) => void) => void
+type CallerIndex = (identity: Identity, onRule: (rule: CompiledRule) => void) => void
 
-/** Each rule stands under what narrows it most: its tenants, else its principals, else its roles, else nothing. */
+/** Indexes each rule by its most selective condition: tenants, else principals, else roles, else none. */
 function byCaller(rules: readonly CompiledRule[]): CallerIndex {
   const [tenants, principals, prefixes, roles] = [table(), table(), table(), table()]
-  const anybody: CompiledRule[] = []
+  const anyCaller: CompiledRule[] = []
   for (const rule of rules) {
     if (rule.tenants !== undefined) for (const tenant of rule.tenants) push(tenants, tenant, rule)
     else if (rule.principals !== undefined) {
       for (const principal of rule.principals.exact) push(principals, principal, rule)
       for (const prefix of rule.principals.prefixes) push(prefixes, prefix, rule)
     } else if (rule.roles !== undefined) for (const role of rule.roles) push(roles, role, rule)
-    else anybody.push(rule)
+    else anyCaller.push(rule)
   }
   const lengths = [...new Set([...prefixes.keys()].map((prefix) => prefix.length))]
-  return (identity, visitor) => {
+  return (identity, onRule) => {
     const each = (found: readonly CompiledRule[] | undefined): void => {
-      if (found !== undefined) for (const rule of found) visitor(rule)
+      if (found !== undefined) for (const rule of found) onRule(rule)
     }
-    each(anybody)
+    each(anyCaller)
     if (tenants.size > 0) each(tenants.get(identity.tenant))
     if (principals.size > 0) each(principals.get(identity.principal))
     for (const length of lengths) {

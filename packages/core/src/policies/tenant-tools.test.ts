@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { testPolicy } from '@gantry/conformance/internal/policy'
+import { testPolicy } from '@gantry/conformance/internal/host-ports'
 import type { Identity } from '@gantry/contract'
+import { toolScope } from '../tool-visibility.ts'
 import { allOf } from './all-of.ts'
 import { rules } from './rules.ts'
 import { tenantTools } from './tenant-tools.ts'
-import { toolScope } from './tool-scope.ts'
 
-/** It only hides, and forbids nothing by itself. */
+/** tenantTools only hides tools and denies no call, so the suite runs it together with rules. */
 testPolicy('tenantTools', () => {
   const said = rules([{ allow: 'open:*' }, { deny: 'shut:tool' }, { ask: 'careful:*' }])
   const both = allOf(tenantTools({ acme: ['open:*', 'shut:*', 'careful:*'] }), said)
@@ -18,7 +18,7 @@ testPolicy('tenantTools', () => {
 const tool = { namespace: 'gh', name: 'issue', version: '1.0.0' }
 const bob: Identity = { principal: 'bob', tenant: 'acme', permissions: ['*'] }
 
-test('tools are divided between tenants: their own, those of all others, or all', () => {
+test('tenantTools gives a tenant its own tools, else the tools of "*", else all tools', () => {
   const divided = toolScope(tenantTools({ acme: ['gh:*'], '*': ['demo:*'] }))
   const demo = { ...tool, namespace: 'demo' }
   assert.deepEqual([divided(bob, tool), divided(bob, demo)], [true, false])

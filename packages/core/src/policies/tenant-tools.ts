@@ -1,10 +1,11 @@
-import { type Issue, ToolError } from '@gantry/contract'
+import type { Issue } from '@gantry/contract'
 import { type ToolMatcher, toolMatcher } from '../ids/tool-pattern.ts'
+import { refuse } from '../options/options.ts'
 import type { Policy } from './policy.ts'
 
 /**
- * A policy that divides the tools between tenants: for each of those named only the tools that fit its patterns are
- * there, and for others those of `*`, or all of them when nothing is said. It forbids nothing besides.
+ * A policy that divides the tools between tenants. For a tenant with patterns only matching tools exist; for other tenants
+ * the tools of `*`, or all tools when there is no `*`. It denies no call.
  * Throws CONFIG_INVALID with every failing path.
  */
 export function tenantTools(patterns: { readonly [tenant: string]: readonly string[] }): Policy {
@@ -12,10 +13,7 @@ export function tenantTools(patterns: { readonly [tenant: string]: readonly stri
   const matchers = new Map<string, ToolMatcher>(
     Object.entries(patterns).map(([tenant, list]) => [tenant, toolMatcher(list, `/${tenant}/tools`, issues)]),
   )
-  if (issues.length > 0) {
-    const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
-    throw new ToolError('CONFIG_INVALID', `The tools of the tenants are wrong: ${text}.`, { details: { issues } })
-  }
+  refuse('tools of tenants', issues)
   const usual = matchers.get('*')
   return {
     decide: () => ({ effect: 'allow' }),

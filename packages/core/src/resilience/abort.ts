@@ -52,3 +52,16 @@ export async function unlessAborted<T>(
     remove()
   }
 }
+
+const longestTimerMs = 2_147_483_647
+
+/** Waits for work at most `ms`; then calls `late`, and returns its result or throws what it throws. */
+export async function within<T, Late>(ms: number, work: Promise<T>, late: () => Late): Promise<T | Late> {
+  const { promise: elapsed, resolve } = Promise.withResolvers<void>()
+  const timer = setTimeout(resolve, Math.min(ms, longestTimerMs))
+  try {
+    return await Promise.race([work, elapsed.then(late)])
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { backoffMs, pause } from './retry.ts'
 
-test('the delay doubles up to its cap and is spread by full jitter', () => {
+test('the delay doubles up to its cap, with full jitter', () => {
   const rule = { attempts: 9, delayMs: 100, maxDelayMs: 500 }
   assert.deepEqual(
     [1, 2, 3, 4, 5].map((attempt) => backoffMs(rule, attempt, () => 1)),
@@ -18,7 +18,7 @@ test('the delay doubles up to its cap and is spread by full jitter', () => {
   )
 })
 
-test('a pause ends at once when its signal aborts, with the reason', async () => {
+test('a pause rejects with the abort reason as soon as its signal aborts', async () => {
   const controller = new AbortController()
   const waiting = pause(60_000, controller.signal)
   controller.abort(new Error('enough'))

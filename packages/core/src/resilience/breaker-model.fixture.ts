@@ -14,7 +14,7 @@ export interface ModelOptions {
   readonly trialMs: number
 }
 
-/** A breaker as anyone would write it who had memory and time to waste: it keeps every outcome and counts them anew. */
+/** The naive reference model: it keeps every outcome and counts them again for each call. */
 export class ModelBreaker {
   state: BreakerState['state'] = 'closed'
   era = 0
@@ -67,7 +67,7 @@ export class ModelBreaker {
     return this.state === 'open' && time >= this.retryAt
   }
 
-  /** Others say that the backend rests. */
+  /** Another process reports an open circuit. */
   hold(restMs: number, rests: number, time: number): void {
     const { maxOpenMs } = this.#options
     if (this.state === 'trial') return
@@ -81,14 +81,14 @@ export class ModelBreaker {
     }
   }
 
-  /** Others say that the backend is well. */
+  /** Another process reports a successful trial. */
   close(time: number): void {
     if (this.state === 'closed') return
     this.outcomes = []
     this.#become('closed', time)
   }
 
-  /** What a new process knows of a trial: that one is due. */
+  /** A restart loses a running trial: the next call is the trial. */
   loseTrial(time: number): void {
     this.era += 1
     if (this.state !== 'trial') return

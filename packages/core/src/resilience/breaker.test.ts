@@ -9,7 +9,7 @@ import type { BreakerEvent } from './circuit.ts'
 const start = 1_800_000_000_000
 const limits = { windowMs: 1_000, failureRatio: 0.5, minCalls: 4, openMs: 200, maxOpenMs: 900, trialMs: 700 }
 
-/** A breaker on a clock that moves when told, without jitter. */
+/** A breaker on a manual clock, without jitter. */
 function setUp(options: BreakerOptions = {}) {
   const clock = { time: start }
   const events: BreakerEvent[] = []
@@ -31,7 +31,7 @@ function fail(error: unknown = new ToolError('TIMEOUT', 'late')): never {
   throw error
 }
 
-test('any sequence of calls, outcomes, restarts and words of others leaves the breaker where a naive model is', () => {
+test('the breaker equals a naive model after any sequence of calls, outcomes, restarts and remote changes', () => {
   const step = fc.oneof(
     { weight: 3, arbitrary: fc.record({ kind: fc.constant('enter' as const) }) },
     {
@@ -65,7 +65,7 @@ test('any sequence of calls, outcomes, restarts and words of others leaves the b
       const model = new ModelBreaker(limits, clock.time)
       const running: { permit: Permit; call: { era: number; trial: boolean } }[] = []
       for (const each of steps) {
-        const before = { state: model.state, told: events.length }
+        const before = { state: model.state, emitted: events.length }
         if (each.kind === 'pass') clock.time += each.ms
         else if (each.kind === 'hold') {
           breaker.hold(each.ms, each.rests)
@@ -95,7 +95,7 @@ test('any sequence of calls, outcomes, restarts and words of others leaves the b
         const { state, since, calls, failures, ...rest } = breaker.state
         assert.deepEqual({ state, since, calls, failures }, expected(model, clock.time))
         assert.equal(breaker.due, model.isDue(clock.time))
-        assert.deepEqual(events.slice(before.told).map(toldAs), told(before.state, model, each.kind))
+        assert.deepEqual(events.slice(before.emitted).map(lineOf), eventsOf(before.state, model, each.kind))
         if ('retryAt' in rest) assert.equal(rest.retryAt, model.retryAt)
         assert.ok(running.filter(({ call }) => call.trial && call.era === model.era).length <= 1)
         seen.add(state)
@@ -106,13 +106,13 @@ test('any sequence of calls, outcomes, restarts and words of others leaves the b
   assert.deepEqual([...seen].sort(), ['closed', 'open', 'trial'])
 })
 
-function toldAs({ elsewhere, ...event }: BreakerEvent): string {
+function lineOf({ elsewhere, ...event }: BreakerEvent): string {
   const streak = 'streak' in event ? ` ${event.streak}` : ''
   return `${event.kind}${streak}${elsewhere === true ? ' elsewhere' : ''}`
 }
 
-/** What must be told of a step: each change of state, and who found out; a restart and a trial given back are none. */
-function told(before: string, model: ModelBreaker, step: string): string[] {
+/** The events of a step: each change of state, marked when remote. A restart and a trial without an outcome emit none. */
+function eventsOf(before: string, model: ModelBreaker, step: string): string[] {
   const { state } = model
   const changed = state !== before && step !== 'restart' && step !== 'pass'
   const from = step === 'hold' || step === 'close' ? ' elsewhere' : ''
@@ -129,7 +129,7 @@ function bound(permit: Permit) {
   return { succeed: () => permit.succeed(), fault: () => permit.fault(), leave: () => permit.leave() }
 }
 
-test('timeouts open the circuit, and what follows does not reach the backend', () => {
+test('timeouts open the circuit, and later calls do not reach the backend', () => {
   const { breaker } = setUp()
   for (let call = 0; call < 4; call++) assert.throws(() => breaker.run(() => fail()), /late/)
   assert.throws(() => breaker.run(() => assert.fail('the backend was called')), isOpen)
@@ -137,7 +137,7 @@ test('timeouts open the circuit, and what follows does not reach the backend', (
   assert.deepEqual({ state, calls, failures, openMs }, { state: 'open', calls: 4, failures: 4, openMs: 200 })
 })
 
-test('wrong arguments, denials and cancelled calls never open it', async () => {
+test('invalid arguments, denials and cancelled calls never open the circuit', async () => {
   const { breaker } = setUp()
   const harmless = (['INPUT_INVALID', 'DENIED', 'RATE_LIMITED', 'CANCELLED', 'OUTPUT_INVALID'] as const).map(
     (code) => new ToolError(code, 'no'),
@@ -150,26 +150,26 @@ test('wrong arguments, denials and cancelled calls never open it', async () => {
   assert.equal(breaker.state.calls, 0)
 })
 
-test('of many calls that come when the rest is over, exactly one is let through', async () => {
+test('when the open period ends, exactly one of many concurrent calls is admitted as the trial', async () => {
   const { breaker, clock } = setUp()
   for (let call = 0; call < 4; call++) breaker.enter().fault()
   clock.time += 200
   const trial = Promise.withResolvers<string>()
-  let let_through = 0
+  let admitted = 0
   const calls = Array.from({ length: 20 }, async () =>
     breaker.run(() => {
-      let_through += 1
+      admitted += 1
       return trial.promise
     }),
   )
   trial.resolve('well')
   const ended = await Promise.allSettled(calls)
-  assert.equal(let_through, 1)
+  assert.equal(admitted, 1)
   assert.equal(ended.filter(({ status }) => status === 'fulfilled').length, 1)
   assert.equal(breaker.state.state, 'closed')
 })
 
-test('while a trial runs, others are told to come back soon, not when its time would be over', () => {
+test('while a trial runs, other calls get a short retryAfterMs, not the trial timeout', () => {
   const { breaker, clock } = setUp({ trialMs: 3_600_000 })
   for (let call = 0; call < 4; call++) breaker.enter().fault()
   assert.throws(() => breaker.enter(), { details: { retryAfterMs: 200 } })
@@ -178,7 +178,7 @@ test('while a trial runs, others are told to come back soon, not when its time w
   assert.throws(() => breaker.enter(), { details: { retryAfterMs: 1_000 } })
 })
 
-test('a trial that is cancelled lets the next call be the trial', async () => {
+test('after a cancelled trial the next call becomes the trial', async () => {
   const { breaker, clock } = setUp()
   for (let call = 0; call < 4; call++) breaker.enter().fault()
   clock.time += 200
@@ -193,7 +193,7 @@ test('a trial that is cancelled lets the next call be the trial', async () => {
   assert.equal(breaker.state.state, 'closed')
 })
 
-test('a trial that never ends counts as failed after its time, and its late success changes nothing', () => {
+test('a trial that does not end within trialMs counts as failed, and its late success is ignored', () => {
   const { breaker, clock } = setUp()
   for (let call = 0; call < 4; call++) breaker.enter().fault()
   clock.time += 200
@@ -207,7 +207,7 @@ test('a trial that never ends counts as failed after its time, and its late succ
   assert.equal(breaker.state.state, 'closed')
 })
 
-test('rests double up to their ceiling and start over after a calm time', () => {
+test('the open period doubles up to maxOpenMs and resets after maxOpenMs without an opening', () => {
   const { breaker, clock } = setUp()
   const rests: number[] = []
   const open = (): void => {
@@ -232,7 +232,7 @@ test('rests double up to their ceiling and start over after a calm time', () => 
   assert.deepEqual(rests, [200, 400, 800, 900, 900, 200])
 })
 
-test('up to half of a rest is taken off at random', () => {
+test('jitter shortens the open period by at most half', () => {
   for (const [random, openMs] of [
     [0, 200],
     [0.5, 150],
@@ -244,7 +244,7 @@ test('up to half of a rest is taken off at random', () => {
   }
 })
 
-test('what others say opens it once, lets it rest for longer and never for less, and is told as theirs', () => {
+test('a remote opening opens the circuit once, only ever extends the open period, and is emitted as remote', () => {
   const { breaker, clock, events } = setUp()
   const early = breaker.enter()
   for (const restMs of [300, 300, 100, -5]) breaker.hold(restMs, 2)
@@ -258,10 +258,10 @@ test('what others say opens it once, lets it rest for longer and never for less,
   breaker.close()
   breaker.close()
   assert.equal(breaker.state.failures, 0)
-  assert.deepEqual(events.map(toldAs), ['opened 2 elsewhere', 'trial', 'opened 3', 'closed elsewhere'])
+  assert.deepEqual(events.map(lineOf), ['opened 2 elsewhere', 'trial', 'opened 3', 'closed elsewhere'])
 })
 
-test('a rest that is over elsewhere makes a closed circuit due, and what others say does not disturb a trial', () => {
+test('a remote open period that has ended makes a closed circuit due for a trial, and a remote opening does not end a running trial', () => {
   const { breaker, clock } = setUp()
   breaker.hold(-1_000, 1)
   assert.equal(breaker.due, true)
@@ -273,7 +273,7 @@ test('a rest that is over elsewhere makes a closed circuit due, and what others 
   assert.equal(breaker.state.state, 'closed')
 })
 
-test('a trial that others ended well is not judged again', () => {
+test('a fault of a trial is ignored after a remote close', () => {
   const { breaker } = setUp()
   breaker.hold(0, 1)
   const trial = breaker.enter()
@@ -282,7 +282,7 @@ test('a trial that others ended well is not judged again', () => {
   assert.deepEqual([breaker.state.state, breaker.state.failures], ['closed', 0])
 })
 
-test('while a trial takes long, others are told to come less and less often', () => {
+test('retryAfterMs grows with the age of a running trial', () => {
   const { breaker, clock } = setUp({ trialMs: 3_600_000 })
   breaker.hold(0, 1)
   breaker.enter()
@@ -290,7 +290,7 @@ test('while a trial takes long, others are told to come less and less often', ()
   assert.throws(() => breaker.enter(), { details: { retryAfterMs: 20_000 } })
 })
 
-test('a permit counts once, and only for the state in which it was given', () => {
+test('a permit counts once, and only in the state that issued it', () => {
   const { breaker, clock } = setUp()
   const early = breaker.enter()
   const twice = breaker.enter()
@@ -306,7 +306,7 @@ test('a permit counts once, and only for the state in which it was given', () =>
   assert.equal(breaker.state.failures, 0)
 })
 
-test('each change of state is told once, and a listener that throws harms nobody', (t) => {
+test('each change of state is emitted once, and a listener that throws changes nothing', (t) => {
   const warn = t.mock.method(process, 'emitWarning', () => undefined)
   const { breaker, clock, events } = setUp()
   for (let call = 0; call < 4; call++) breaker.enter().fault()
@@ -318,13 +318,13 @@ test('each change of state is told once, and a listener that throws harms nobody
     events.map(({ kind, at }) => `${kind} ${at - start}`),
     ['opened 0', 'trial 200', 'opened 200', 'trial 600', 'closed 600'],
   )
-  const deaf = setUp({ onEvent: () => fail() }).breaker
-  for (let call = 0; call < 4; call++) deaf.enter().fault()
-  assert.equal(deaf.state.state, 'open')
+  const noisy = setUp({ onEvent: () => fail() }).breaker
+  for (let call = 0; call < 4; call++) noisy.enter().fault()
+  assert.equal(noisy.state.state, 'open')
   assert.equal(warn.mock.callCount(), 1)
 })
 
-test('a synchronous call stays synchronous, and a wrapped function keeps its arguments and its answer', async () => {
+test('a synchronous call stays synchronous, and a wrapped function keeps its arguments and its result', async () => {
   const { breaker } = setUp()
   const add = breaker.wrap((a: number, b: number) => a + b)
   assert.equal(add(2, 3), 5)
@@ -333,7 +333,7 @@ test('a synchronous call stays synchronous, and a wrapped function keeps its arg
   assert.equal(breaker.state.calls, 2)
 })
 
-test('work that starts when it is waited for is started once', async () => {
+test('a lazy thenable is started once', async () => {
   const { breaker } = setUp()
   let started = 0
   const lazy: PromiseLike<string> = {
@@ -346,7 +346,7 @@ test('work that starts when it is waited for is started once', async () => {
   assert.equal(started, 1)
 })
 
-test('an outcome function decides what counts; one that throws makes it a fault', () => {
+test('the outcome function classifies errors, and an error it throws counts as a fault', () => {
   const picky = setUp({ outcome: (error) => (error === 'bad' ? 'fault' : 'ignored') }).breaker
   for (let call = 0; call < 9; call++) assert.throws(() => picky.run(() => fail('fine')))
   assert.equal(picky.state.calls, 0)
@@ -355,7 +355,7 @@ test('an outcome function decides what counts; one that throws makes it a fault'
   assert.equal(broken.state.state, 'open')
 })
 
-test('a kept state from a future or a broken clock keeps it open for one rest at most', () => {
+test('a restored state with times in the future keeps the circuit open for maxOpenMs at most', () => {
   const { breaker, clock } = setUp()
   breaker.restore({ state: 'open', since: start * 2, streak: 3, openMs: 1e9, window: [], retryAt: start * 2 })
   assert.throws(() => breaker.enter(), isOpen)
@@ -364,7 +364,7 @@ test('a kept state from a future or a broken clock keeps it open for one rest at
   assert.equal(breaker.state.state, 'closed')
 })
 
-test('anything but a kept state is refused and changes nothing', () => {
+test('restore refuses an invalid state and changes nothing', () => {
   const { breaker } = setUp()
   breaker.enter().fault()
   const sound = JSON.parse(JSON.stringify(breaker))
@@ -399,7 +399,7 @@ test('anything but a kept state is refused and changes nothing', () => {
   assert.deepEqual(JSON.parse(JSON.stringify(breaker)), sound)
 })
 
-test('options that make no sense are refused, all at once', () => {
+test('invalid options are refused, all in one error', () => {
   const wrong = { failureRatio: 0, minCalls: 1.5, openMs: Number.NaN, windowsMs: 5 } as BreakerOptions
   assert.throws(
     () => createBreaker(wrong),
@@ -407,8 +407,11 @@ test('options that make no sense are refused, all at once', () => {
   )
 })
 
-test('without options it guards by the machine’s clock', async () => {
+test('without options the breaker uses the system clock', async () => {
   const breaker = createBreaker({ name: 'weather' })
   for (let call = 0; call < 5; call++) await assert.rejects(breaker.run(() => Promise.reject(new Error('reset'))))
-  assert.throws(() => breaker.enter(), /^ToolError: weather failed too often and rests; try again in \d+ ms\.$/)
+  assert.throws(
+    () => breaker.enter(),
+    /^ToolError: weather failed too often and its circuit is open; try again in \d+ ms\.$/,
+  )
 })

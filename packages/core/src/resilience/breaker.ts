@@ -1,80 +1,77 @@
-import { ToolError } from '@gantry/contract'
-import { isPromiseLike } from '../json/kinds.ts'
-import {
-  type BreakerJson,
-  type BreakerState,
-  Circuit,
-  type CircuitOptions,
-  type Outcome,
-  outcomeOf,
-} from './circuit.ts'
-import { checkShapes, type OptionShape } from './options.ts'
+import { isPromiseLike } from '../json/plain.ts'
+import { anyText, callback, number, whole } from '../options/option.ts'
+import { checkOptions, optionsCheck } from '../options/options.ts'
+import { type BreakerState, Circuit, type CircuitOptions, type Outcome, outcomeOf } from './circuit.ts'
+import { type BreakerJson, readRows } from './circuit-state.ts'
 
 export interface BreakerOptions extends CircuitOptions {
-  /** What an error says about the backend; by default what `isFault` says. */
+  /** Classifies an error; `isFault` by default. */
   readonly outcome?: (error: unknown) => Outcome
 }
 
-/** Leave to make one call. One of its functions is called when the call has ended; what follows is ignored. */
+/** Permits one call. The holder calls one of its methods when the call has ended; later calls are ignored. */
 export interface Permit {
-  /** This call is the one that decides whether the circuit closes. */
+  /** The outcome of this call decides whether the circuit closes. */
   readonly trial: boolean
   succeed(): void
   /** The backend was at fault. */
   fault(): void
-  /** The call says nothing about the backend: refused, cancelled, given up. */
+  /** The call has no outcome for the backend: it was refused or cancelled. */
   leave(): void
 }
 
 /**
- * Keeps calls from a backend that fails; `circuit.ts` says when.
- * - Concurrency: any number of calls at once; a call counts when it ends, if the state is still that in which it began.
- * - Cancellation: a call that is cancelled says nothing, and gives a trial back.
- * - Errors: CIRCUIT_OPEN, with `details.retryAfterMs`, is thrown at once instead of the call, before asynchronous work too;
- *   what the call throws passes through.
+ * A circuit breaker: refuses calls to a failing backend; `circuit.ts` has its states.
+ * - Concurrency: any number of calls at once; a call counts when it ends, if the state has not changed since it started.
+ * - Cancellation: a cancelled call does not count, and a cancelled trial leaves the trial to the next call.
+ * - Errors: CIRCUIT_OPEN with `details.retryAfterMs`, thrown synchronously instead of the call; errors of the call pass
+ *   through.
  */
 export interface Breaker {
   readonly name: string
   readonly state: BreakerState
-  /** The rest is over, so that the next call would be the trial. */
+  /** The open period has ended, so the next call is the trial. */
   readonly due: boolean
-  /** Throws CIRCUIT_OPEN, or gives leave for one call. For calls whose end is elsewhere, such as streams. */
+  /** Throws CIRCUIT_OPEN, or permits one call. For calls that end elsewhere, such as streams. */
   enter(): Permit
-  /** Makes a call; a synchronous one stays synchronous. A promise should settle: give the work a deadline. */
+  /** Runs a call; a synchronous one stays synchronous. A promise must settle: give the work a deadline. */
   run<T>(work: () => PromiseLike<T>): Promise<T>
   run<T>(work: () => T): T
-  /** The function, guarded. */
+  /** The function behind this breaker. */
   wrap<Args extends unknown[], T>(work: (...args: Args) => T): (...args: Args) => T
   /**
-   * Opens it because others who call this backend did, or lets it rest for longer; `streak` is how often they opened
-   * since the backend was last well for a while. What is not later than what is known here changes nothing.
+   * Opens the circuit because another process did, or extends the open period; `streak` counts the openings there since
+   * the circuit was last closed for `maxOpenMs`. An end of the open period that is not later is ignored.
    */
   hold(restMs: number, streak: number): void
-  /** Closes it because a trial of others went well. */
+  /** Closes the circuit because a trial in another process succeeded. */
   close(): void
-  /** What survives the process; a trial does not, so a breaker on trial is kept as open and due. */
+  /** The state to persist. A trial does not survive the process: it is persisted as open and due. */
   toJSON(): BreakerJson
-  /** Takes up what `toJSON` gave; CONFIG_INVALID when it is anything else, and nothing has changed then. */
+  /** Restores the output of `toJSON`; throws CONFIG_INVALID for anything else and changes nothing. */
   restore(json: unknown): void
 }
 
-export const breakerShapes: { readonly [Key in keyof Required<BreakerOptions>]: OptionShape } = {
-  name: { kind: 'string' },
-  windowMs: { kind: 'number', least: 10 },
-  failureRatio: { kind: 'number', least: 0.01, most: 1 },
-  minCalls: { kind: 'number', least: 1, whole: true },
-  openMs: { kind: 'number', least: 1 },
-  maxOpenMs: { kind: 'number', least: 1 },
-  trialMs: { kind: 'number', least: 1 },
-  outcome: { kind: 'function' },
-  onEvent: { kind: 'function' },
-  now: { kind: 'function' },
-  random: { kind: 'function' },
+export const circuitMembers = {
+  windowMs: number(10),
+  failureRatio: number(0.01, 1),
+  minCalls: whole(1),
+  openMs: number(1),
+  maxOpenMs: number(1),
+  trialMs: number(1),
 }
+const hooks = { outcome: callback, onEvent: callback, now: callback, random: callback }
+const breakerCheck = optionsCheck<BreakerOptions>({
+  members: { name: anyText, ...circuitMembers, ...hooks },
+})
+/** The check of the options of every set of circuits. */
+export const breakersCheck = optionsCheck<BreakersOptions>({
+  members: { ...circuitMembers, most: whole(1), ...hooks },
+})
 
-/** A circuit breaker; options that make no sense are CONFIG_INVALID. */
+/** Creates a circuit breaker; throws CONFIG_INVALID for invalid options. */
 export function createBreaker(options: BreakerOptions = {}): Breaker {
-  checkShapes('createBreaker', options, breakerShapes)
+  checkOptions('options of createBreaker', breakerCheck, options)
   return new CircuitBreaker(options)
 }
 
@@ -141,7 +138,7 @@ class CircuitBreaker implements Breaker {
     this.#circuit.restore(json)
   }
 
-  /** The promise is taken once, because some start their work anew for each that takes them. */
+  /** Calls `then` once, because a lazy thenable starts its work for each `then`. */
   #watch(era: number, result: unknown): Promise<unknown> {
     return Promise.resolve(result).then(
       (value) => {
@@ -197,11 +194,11 @@ class CircuitPermit implements Permit {
 }
 
 export interface BreakersOptions extends Omit<BreakerOptions, 'name'> {
-  /** How many are kept. */
+  /** Most breakers that are kept. */
   readonly most?: number
 }
 
-/** A key and what became of its breaker. */
+/** A key and the state of its breaker. */
 type KeyedState = BreakerState & { readonly key: string }
 export interface KeyedJson {
   readonly key: string
@@ -209,22 +206,22 @@ export interface KeyedJson {
 }
 
 /**
- * A breaker for each key, such as a tool at a backend, made when first asked for; its name is the key.
- * Beyond `most`, the one longest unused that is closed without a failure goes, or else simply the one longest unused.
+ * A breaker per key, such as a tool at a backend, created on first use; its name is the key.
+ * Beyond `most`, the least recently used breaker that is closed without failures is evicted, otherwise the least recently
+ * used one.
  */
 export interface Breakers {
   get(key: string): Breaker
   list(): KeyedState[]
-  /** Closes the breaker of a key, if there is one. */
+  /** Closes the breaker of a key, if it exists. */
   close(key: string): void
   snapshot(): KeyedJson[]
-  /** Takes up what `snapshot` gave, beside what is there; CONFIG_INVALID when it is anything else. */
+  /** Adds the breakers of a `snapshot`; throws CONFIG_INVALID for anything else. */
   restore(json: unknown): void
 }
 
 export function createBreakers(options: BreakersOptions = {}): Breakers {
-  const { name: _, ...shapes } = breakerShapes
-  checkShapes('createBreakers', options, { ...shapes, most: { kind: 'number', least: 1, whole: true } })
+  checkOptions('options of createBreakers', breakersCheck, options)
   const { most = 1_000, ...each } = options
   /** In the order of use. */
   const kept = new Map<string, Breaker>()
@@ -264,20 +261,4 @@ function leastNeeded(kept: ReadonlyMap<string, Breaker>): string {
     if (state === 'closed' && failures === 0) return key
   }
   return oldest
-}
-
-/** Reads the rows of a snapshot; CONFIG_INVALID when it is none. */
-export function readRows(json: unknown, most: number): { readonly key: string; readonly breaker: unknown }[] {
-  const sound = Array.isArray(json) && json.length <= most
-  if (!sound) throw refused('', `must be a list of at most ${most} breakers`)
-  return json.map((row: unknown, index) => {
-    const { key, breaker } = (row ?? {}) as { readonly key?: unknown; readonly breaker?: unknown }
-    if (typeof key !== 'string') throw refused(`/${index}/key`, 'must be a text')
-    return { key, breaker }
-  })
-}
-
-function refused(path: string, message: string): ToolError {
-  const text = `These are not the kept states of breakers: ${path === '' ? 'it' : path} ${message}.`
-  return new ToolError('CONFIG_INVALID', text, { details: { issues: [{ path, message }] } })
 }

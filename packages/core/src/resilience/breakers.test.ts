@@ -9,8 +9,8 @@ function open(breakers: ReturnType<typeof createBreakers>, key: string): void {
 }
 
 test('each key has a breaker of its own, named after it', () => {
-  const told: string[] = []
-  const breakers = createBreakers({ ...limits, onEvent: ({ kind, name }) => told.push(`${name} ${kind}`) })
+  const events: string[] = []
+  const breakers = createBreakers({ ...limits, onEvent: ({ kind, name }) => events.push(`${name} ${kind}`) })
   open(breakers, 'a')
   assert.throws(() => breakers.get('a').enter(), /^ToolError: a failed too often/)
   breakers.get('b').enter().succeed()
@@ -18,10 +18,10 @@ test('each key has a breaker of its own, named after it', () => {
     breakers.list().map(({ key, state }) => `${key} ${state}`),
     ['a open', 'b closed'],
   )
-  assert.deepEqual(told, ['a opened'])
+  assert.deepEqual(events, ['a opened'])
 })
 
-test('there are never more than allowed, and one that rests is kept before one that is well', () => {
+test('the number of breakers is bounded, and closed breakers are evicted before open ones', () => {
   let time = 1_800_000_000_000
   const breakers = createBreakers({ ...limits, most: 3, openMs: 600_000, now: () => time })
   open(breakers, 'broken')
@@ -35,7 +35,7 @@ test('there are never more than allowed, and one that rests is kept before one t
   assert.equal(breakers.list().length, 3)
 })
 
-test('the one used last is the last to go', () => {
+test('the least recently used breaker is evicted first', () => {
   const breakers = createBreakers({ ...limits, most: 2 })
   for (const key of ['a', 'b', 'a', 'c']) breakers.get(key)
   assert.deepEqual(
@@ -44,7 +44,7 @@ test('the one used last is the last to go', () => {
   )
 })
 
-test('closing the breaker of a key that has none makes none', () => {
+test('closing an unknown key creates no breaker', () => {
   const breakers = createBreakers(limits)
   open(breakers, 'a')
   breakers.close('a')
@@ -55,7 +55,7 @@ test('closing the breaker of a key that has none makes none', () => {
   )
 })
 
-test('a snapshot taken up elsewhere gives the same breakers, whatever their keys', () => {
+test('a snapshot restored in another process gives the same breakers, for any key', () => {
   const breakers = createBreakers(limits)
   for (const key of ['plain', '__proto__', '']) open(breakers, key)
   breakers.get('well').enter().succeed()
@@ -65,7 +65,7 @@ test('a snapshot taken up elsewhere gives the same breakers, whatever their keys
   assert.deepEqual(others.list(), breakers.list())
 })
 
-test('a snapshot with one wrong row is refused whole', () => {
+test('restore refuses the whole snapshot when one row is invalid', () => {
   const breakers = createBreakers({ ...limits, most: 2 })
   open(breakers, 'a')
   const [row] = breakers.snapshot()

@@ -8,7 +8,7 @@ function isBusy(error: unknown): boolean {
   return ToolError.is(error) && error.code === 'RATE_LIMITED' && error.effect === 'none'
 }
 
-test('whatever comes, ends and aborts, no more run than may and no place is lost', async () => {
+test('any sequence of entries, releases and aborts stays within the concurrency limit and leaks no slot', async () => {
   const step = fc.oneof(
     fc.record({ kind: fc.constant('enter' as const), aborted: fc.constantFrom(false, false, true) }),
     fc.record({ kind: fc.constantFrom('release' as const, 'abort' as const), which: fc.nat(9) }),
@@ -46,7 +46,7 @@ test('whatever comes, ends and aborts, no more run than may and no place is lost
           await Promise.resolve()
           assert.ok(bulkhead.running <= concurrency && bulkhead.waiting <= 3)
           assert.equal(bulkhead.running, held.length)
-          assert.ok(bulkhead.waiting === 0 || bulkhead.running === concurrency, 'somebody waits beside a free place')
+          assert.ok(bulkhead.waiting === 0 || bulkhead.running === concurrency, 'a call waits while a slot is free')
         }
         for (const { controller } of waiting) controller.abort()
         await Promise.all(waiting.map(({ done }) => done))
@@ -57,7 +57,7 @@ test('whatever comes, ends and aborts, no more run than may and no place is lost
   )
 })
 
-test('those who wait are let in in their order', async () => {
+test('waiting calls enter in order of arrival', async () => {
   const bulkhead = createBulkhead({ concurrency: 2, queue: 10 })
   const order: number[] = []
   await Promise.all(
@@ -71,7 +71,7 @@ test('those who wait are let in in their order', async () => {
   assert.deepEqual(order, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
 })
 
-test('synchronous work stays synchronous, and its place is free again, also when it throws', () => {
+test('a synchronous function stays synchronous, and its slot is released, also when it throws', () => {
   const bulkhead = createBulkhead({ concurrency: 1 })
   const half = bulkhead.wrap((value: number) => {
     if (value % 2 === 1) throw new Error('odd')
@@ -82,7 +82,7 @@ test('synchronous work stays synchronous, and its place is free again, also when
   assert.equal(bulkhead.running, 0)
 })
 
-test('work that rejects gives its place to the next', async () => {
+test('a rejected call passes its slot to the next waiting call', async () => {
   const bulkhead = createBulkhead({ concurrency: 1, queue: 1 })
   const first = bulkhead.run(() => Promise.reject(new Error('broken')))
   const second = bulkhead.run(() => 'well')
@@ -91,7 +91,7 @@ test('work that rejects gives its place to the next', async () => {
   assert.equal(bulkhead.running, 0)
 })
 
-test('a wait that lasts too long ends with RATE_LIMITED, and the work never begins', async (t) => {
+test('a call that waits longer than queueMs fails with RATE_LIMITED and is never started', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const bulkhead = createBulkhead({ concurrency: 1, queue: 5, queueMs: 50, name: 'weather' })
   const release = bulkhead.enter() as Release
@@ -103,7 +103,7 @@ test('a wait that lasts too long ends with RATE_LIMITED, and the work never begi
   assert.equal(bulkhead.running, 0)
 })
 
-test('a signal that comes in the moment of the grant stops the work before it begins', async () => {
+test('a call aborted right after its slot is granted is never started', async () => {
   const bulkhead = createBulkhead({ concurrency: 1, queue: 1 })
   const release = bulkhead.enter() as Release
   const controller = new AbortController()
@@ -114,13 +114,13 @@ test('a signal that comes in the moment of the grant stops the work before it be
   assert.equal(bulkhead.running, 0)
 })
 
-test('options that make no sense are refused', () => {
+test('invalid options are refused', () => {
   for (const options of [{}, { concurrency: 0 }, { concurrency: 1, queue: -1 }, { concurrency: 1, queueMS: 1 }]) {
     assert.throws(() => createBulkhead(options as BulkheadOptions), { code: 'CONFIG_INVALID' })
   }
 })
 
-test('tenants take turns, so that one with many waiting calls does not push back the first of another', async () => {
+test('waiting tenants are served round-robin, so a long queue of one does not delay the first call of another', async () => {
   const bulkhead = createBulkhead({ concurrency: 1, queue: 10 })
   const first = bulkhead.enter()
   const order: string[] = []
@@ -136,7 +136,7 @@ test('tenants take turns, so that one with many waiting calls does not push back
   assert.deepEqual([bulkhead.running, bulkhead.waiting], [0, 0])
 })
 
-test('a full line makes room for a tenant that has no call in it, and not for one that has', async () => {
+test('a full queue evicts a call for a tenant that has none queued, and refuses a tenant that has', async () => {
   const bulkhead = createBulkhead({ concurrency: 1, queue: 2 })
   const first = bulkhead.enter()
   const [kept, refused] = [bulkhead.enter(undefined, 'a'), bulkhead.enter(undefined, 'a')]
@@ -150,4 +150,21 @@ test('a full line makes room for a tenant that has no call in it, and not for on
   const last = await other
   last()
   assert.deepEqual([bulkhead.running, bulkhead.waiting], [0, 0])
+})
+
+test('a tenant holds at most its share, and a call of another tenant enters at once', async () => {
+  const bulkhead = createBulkhead({ concurrency: 4, queue: 1 })
+  const held = Array.from({ length: 3 }, () => bulkhead.enter(undefined, 'acme'))
+  assert.ok(held.every((release) => typeof release === 'function'))
+  const waiting = bulkhead.enter(undefined, 'acme')
+  assert.ok(waiting instanceof Promise, 'the fourth slot is kept for others')
+  assert.throws(() => bulkhead.enter(undefined, 'acme'), { code: 'RATE_LIMITED', message: /kept for other tenants/ })
+  const other = bulkhead.enter(undefined, 'beta')
+  assert.ok(typeof other === 'function')
+  other()
+  assert.equal(bulkhead.waiting, 1, 'a slot beyond its share is not given to a waiting call')
+  const [first] = held
+  if (typeof first === 'function') first()
+  await waiting
+  assert.deepEqual([bulkhead.running, bulkhead.waiting], [3, 0])
 })

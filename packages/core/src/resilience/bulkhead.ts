@@ -1,122 +1,140 @@
 import { ToolError } from '@gantry/contract'
-import { isPromiseLike } from '../json/kinds.ts'
-import { checkShapes, type OptionShape } from './options.ts'
+import { isPromiseLike } from '../json/plain.ts'
+import { anyText, number, whole } from '../options/option.ts'
+import { checkOptions, optionsCheck } from '../options/options.ts'
+import { onAbort } from './abort.ts'
+import { declaredShare } from './slots.ts'
 
 export interface BulkheadOptions {
-  /** Calls that run at a time. */
+  /** Most calls that run at once. */
   readonly concurrency: number
-  /** Calls that wait for a place; 0 when absent, so that a full house refuses at once. */
+  /** Most calls that wait for a slot; 0 when absent, so that a full bulkhead refuses at once. */
   readonly queue?: number
-  /** The longest wait for a place; as long as the signal lets it when absent. */
+  /** The longest wait for a slot; until the signal aborts when absent. */
   readonly queueMs?: number
-  /** Who is busy, in messages. */
+  /** The subject of error messages. */
   readonly name?: string
 }
 
-/** Gives the place back; twice is harmless. */
+/** Releases the slot; a second call does nothing. */
 export type Release = () => void
 
 /**
- * Lets a number of calls run at a time and a number wait. Tenants take turns, each in the order in which its calls came.
- * A full line makes room for a tenant that has no call in it: the newest of the tenant with most is refused.
- * - Cancellation: a signal takes a waiting call out of the line and rejects with its reason; it does not stop a running one.
- * - Errors: RATE_LIMITED, thrown at once when the line is full, or rejected with when the wait was too long; the work has
- *   not begun then.
- * - Ownership: whoever was given a place gives it back, when the work has really ended.
+ * Limits the calls that run and the calls that wait. A tenant holds at most its share of the slots (`declaredShare`).
+ * Waiting tenants are served round-robin, each in order of arrival.
+ * A full queue admits a tenant that has no call in it: the newest call of the tenant with the most is refused.
+ * - Cancellation: an abort removes a waiting call from the queue and rejects with its reason; it does not stop a running
+ *   call.
+ * - Errors: RATE_LIMITED, thrown at once when the queue is full and rejected with when the wait was too long; the work
+ *   has not started then.
+ * - Ownership: the holder of a slot releases it when the work has ended.
  */
 export interface Bulkhead {
   readonly running: number
   readonly waiting: number
-  /** A place at once when there is one, else a promise of it. */
+  /** Takes a slot: at once when one is free, otherwise as a promise. */
   enter(signal?: AbortSignal, tenant?: string): Release | Promise<Release>
-  /** Runs work in a place; synchronous when there is a place and the work is. */
+  /** Runs work in a slot; synchronous when a slot is free and the work is synchronous. */
   run<T>(work: () => T, signal?: AbortSignal): T | Promise<Awaited<T>>
-  /** The function, guarded. */
+  /** The function behind this bulkhead. */
   wrap<Args extends unknown[], T>(work: (...args: Args) => T): (...args: Args) => T | Promise<Awaited<T>>
 }
 
-const shapes: { readonly [Key in keyof Required<BulkheadOptions>]: OptionShape } = {
-  concurrency: { kind: 'number', least: 1, whole: true },
-  queue: { kind: 'number', least: 0, whole: true },
-  queueMs: { kind: 'number', least: 1, most: 2_147_483_647 },
-  name: { kind: 'string' },
-}
+export const bulkheadMembers = { concurrency: whole(1), queue: whole(0), queueMs: number(1, 2_147_483_647) }
+const check = optionsCheck<BulkheadOptions>({
+  members: { ...bulkheadMembers, name: anyText },
+  required: ['concurrency'],
+})
 
-/** What a caller is told to wait for when there is no place; nobody knows when there will be one. */
+/** `retryAfterMs` when there is no slot; an estimate, because a slot may be released at any time. */
 const hintMs = 1_000
 
 export function createBulkhead(options: BulkheadOptions): Bulkhead {
-  checkShapes('createBulkhead', options, shapes, ['concurrency'])
+  checkOptions('options of createBulkhead', check, options)
   const { concurrency, queue = 0, queueMs, name = 'The backend' } = options
-  /** By tenant, whose turn it is first; sets in the order of arrival, so that leaving from the middle costs nothing. */
-  const lines = new Map<string, Set<Waiter>>()
+  /** Waiters by tenant, the next tenant first. Sets keep the order of arrival and allow removal from the middle. */
+  const waiters = new Map<string, Set<Waiter>>()
+  /** Held slots by tenant. */
+  const held = new Map<string, number>()
   let running = 0
   let waiting = 0
 
-  const giveBack = (): void => {
-    const [turn] = lines
-    if (turn === undefined) {
-      running -= 1
-      return
-    }
-    const [tenant, line] = turn
-    const [next] = line
-    // The tenant is the last from now on; its line is put back while others wait in it.
-    lines.delete(tenant)
-    if (line.size > 1) lines.set(tenant, line)
-    next?.admit()
+  const mayHaveMore = (tenant: string): boolean =>
+    tenant === '' || (held.get(tenant) ?? 0) < declaredShare(concurrency, tenant)
+
+  const giveBack = (tenant: string): void => {
+    running -= 1
+    const left = (held.get(tenant) ?? 1) - 1
+    if (left > 0) held.set(tenant, left)
+    else held.delete(tenant)
+    if (waiting > 0) serve()
   }
-  /** Makes room in a full line for a tenant that has nothing in it, at the cost of one that has several. */
-  const makeRoom = (tenant: string): boolean => {
-    if (lines.has(tenant)) return false
-    const longest = [...lines.values()].reduce((most, line) => (line.size > most.size ? line : most), none)
+  /** Grants free slots. Afterwards only tenants at their share wait while a slot is free. */
+  const serve = (): void => {
+    for (const [tenant, ofTenant] of waiters) {
+      if (running >= concurrency) return
+      if (!mayHaveMore(tenant)) continue
+      const [next] = ofTenant
+      // Round-robin: the tenant goes to the end of the map while it has more waiters, and is served again.
+      waiters.delete(tenant)
+      if (ofTenant.size > 1) waiters.set(tenant, ofTenant)
+      next?.admit()
+    }
+  }
+  /** Refuses a call of the tenant with several queued calls, to admit a tenant with none. */
+  const displaceFor = (tenant: string): boolean => {
+    if (waiters.has(tenant)) return false
+    const longest = [...waiters.values()].reduce(
+      (most, ofTenant) => (ofTenant.size > most.size ? ofTenant : most),
+      none,
+    )
     if (longest.size < 2) return false
     const newest = [...longest].at(-1)
-    newest?.refuse(busy(`${name} is busy, and others have fewer calls waiting`))
+    newest?.refuse(busy(`${name} is busy, and a tenant with no queued call took the place of this one in the queue`))
     return newest !== undefined
   }
-  const place = (): Release => {
-    let held = true
+  const take = (tenant: string): Release => {
+    running += 1
+    held.set(tenant, (held.get(tenant) ?? 0) + 1)
+    let isHeld = true
     return () => {
-      if (held) giveBack()
-      held = false
+      if (isHeld) giveBack(tenant)
+      isHeld = false
     }
   }
   const queueUp = (signal: AbortSignal | undefined, tenant: string): Promise<Release> =>
     new Promise((resolve, reject) => {
       const settle = (): void => {
         waiting -= 1
-        const line = lines.get(tenant)
-        line?.delete(waiter)
-        if (line?.size === 0) lines.delete(tenant)
+        const ofTenant = waiters.get(tenant)
+        ofTenant?.delete(waiter)
+        if (ofTenant?.size === 0) waiters.delete(tenant)
         clearTimeout(timer)
-        signal?.removeEventListener('abort', abort)
+        stopListening?.()
       }
       const waiter: Waiter = {
         admit() {
           settle()
-          resolve(place())
+          resolve(take(tenant))
         },
         refuse(error) {
           settle()
           reject(error)
         },
       }
-      const abort = (): void => waiter.refuse(signal?.reason)
-      const expire = (ms: number): void => waiter.refuse(busy(`${name} had no place within ${ms} ms`))
+      const expire = (ms: number): void => waiter.refuse(busy(`${name} had no free slot within ${ms} ms`))
       const timer = queueMs === undefined ? undefined : setTimeout(() => expire(queueMs), queueMs)
       waiting += 1
-      lines.set(tenant, (lines.get(tenant) ?? new Set()).add(waiter))
-      signal?.addEventListener('abort', abort, { once: true })
+      waiters.set(tenant, (waiters.get(tenant) ?? new Set()).add(waiter))
+      const stopListening = signal && onAbort(signal, () => waiter.refuse(signal.reason))
     })
   const enter = (signal?: AbortSignal, tenant = ''): Release | Promise<Release> => {
     signal?.throwIfAborted()
-    if (running < concurrency) {
-      running += 1
-      return place()
-    }
-    if (waiting >= queue && !makeRoom(tenant)) {
-      throw busy(`${name} is busy with ${running} calls, and ${waiting} wait`)
+    const isFree = running < concurrency
+    if (isFree && mayHaveMore(tenant)) return take(tenant)
+    if (waiting >= queue && !displaceFor(tenant)) {
+      const kept = isFree ? '; the free slots are kept for other tenants' : ''
+      throw busy(`${name} is busy: ${running} calls run and ${waiting} wait${kept}`)
     }
     return queueUp(signal, tenant)
   }
@@ -150,7 +168,7 @@ const none: ReadonlySet<Waiter> = new Set()
 async function later<T>(entered: Promise<Release>, work: () => T, signal?: AbortSignal): Promise<Awaited<T>> {
   const release = await entered
   if (signal?.aborted) {
-    // The place was given at the very moment in which the signal came.
+    // The slot was granted just before the signal aborted.
     release()
     throw signal.reason
   }

@@ -1,8 +1,8 @@
 import { performance } from 'node:perf_hooks'
 import { type ErrorCode, ToolError } from '@gantry/contract'
-import { RollingWindow, type Slice, sliceCount } from './window.ts'
+import { type BreakerJson, readBreaker, type Slice, sliceCount } from './circuit-state.ts'
 
-/** What a failed call says about the backend behind it: `fault` counts against it, `ignored` says nothing. */
+/** How a failed call counts for its backend: `fault` counts as a failure, `ignored` does not count. */
 export type Outcome = 'fault' | 'ignored'
 
 /** Codes that always mean that the backend, not the call, was at fault. */
@@ -14,8 +14,8 @@ const faultCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 ])
 
 /**
- * Whether an error speaks against the backend: it did not answer in time, could not be reached or broke while it worked.
- * A wrong argument, a denial, a cancelled call and a tool that answers with a failure of its own do not. Never throws.
+ * Whether an error counts as a fault of the backend: it timed out, was unreachable or broke during the call.
+ * An invalid argument, a denial, a cancelled call and a failure that the tool reports do not count. Never throws.
  */
 export function isFault(error: unknown): boolean {
   try {
@@ -26,7 +26,7 @@ export function isFault(error: unknown): boolean {
   }
 }
 
-/** A tool's own answer has no cause and a status under 500; a connection or a process that broke has a cause. */
+/** A failure that the tool reports has no cause or a status below 500; a broken connection or process has a cause. */
 function broke({ retryable, details, cause }: ToolError): boolean {
   const status = details?.status
   return retryable || (typeof status === 'number' ? status >= 500 : cause !== undefined)
@@ -37,41 +37,39 @@ export function outcomeOf(error: unknown): Outcome {
   return isFault(error) ? 'fault' : 'ignored'
 }
 
-// The global of this name is a getter, which costs more than the reading.
-
-/** When a circuit opens, how long it rests, and whom it tells. */
+/** When a circuit opens, for how long, and who is notified. */
 export interface CircuitOptions {
-  /** Who rests, in messages and events. */
+  /** The name in messages and events. */
   readonly name?: string
-  /** The time over which calls are counted. */
+  /** The length of the rolling window in which calls are counted. */
   readonly windowMs?: number
-  /** The share of faults, above 0 and at most 1, from which on the circuit opens. */
+  /** The ratio of faults, above 0 and at most 1, at which the circuit opens. */
   readonly failureRatio?: number
-  /** With fewer calls in the window it stays closed. */
+  /** With fewer calls in the window the circuit stays closed. */
   readonly minCalls?: number
-  /** The first rest; each that follows is twice as long. */
+  /** The first open period; each further one is twice as long. */
   readonly openMs?: number
   readonly maxOpenMs?: number
-  /** A trial that has not ended by then has failed; longer than the longest call. */
+  /** A trial that takes longer has failed; must exceed the longest call. */
   readonly trialMs?: number
   readonly onEvent?: (event: BreakerEvent) => void
-  /** Milliseconds since 1970 that do not jump. */
+  /** Monotonic milliseconds since 1970. */
   readonly now?: () => number
   /** From 0 to 1. */
   readonly random?: () => number
 }
 
 interface Counts {
-  /** When it came into this state, in milliseconds since 1970. */
+  /** Start of this state, in milliseconds since 1970. */
   readonly since: number
-  /** Calls that counted, and those of them that were faults, in the window. */
+  /** Counted calls in the window. */
   readonly calls: number
   readonly failures: number
-  /** How long it rests, or rested last; 0 before the first time. */
+  /** Length of the current or the last open period; 0 before the first. */
   readonly openMs: number
 }
 
-/** A circuit as it stands. */
+/** The current state of a circuit. */
 export type BreakerState =
   | (Counts & { readonly state: 'closed' | 'trial' })
   | (Counts & { readonly state: 'open'; readonly retryAt: number })
@@ -79,32 +77,40 @@ export type BreakerState =
 interface EventFacts {
   readonly name: string
   readonly at: number
-  /** It was not found out here: whoever shares the backend said so, by `hold` or `close`. */
+  /** Reported by another process that shares the backend, through `hold` or `close`. */
   readonly elsewhere?: true
 }
 
 export type BreakerEvent =
-  /** `streak` counts the openings since it last was closed for a while. */
+  /** `streak` counts the openings since the circuit was last closed for `maxOpenMs`. */
   | (EventFacts & { readonly kind: 'opened'; readonly retryAt: number; readonly streak: number })
   | (EventFacts & { readonly kind: 'trial' | 'closed' })
 
-/** What a caller is told to wait for while a trial runs, at least; nobody knows how long that takes. */
+/** The least `retryAfterMs` while a trial runs, because its length is unknown. */
 const trialHintMs = 1_000
 
 /**
- * closed: every call goes through and is counted in a rolling window. A fault that finds `minCalls` calls in the window
- *   and at least `failureRatio` of them faults opens the circuit.
- * open: no call goes through until the rest is over. The first rest lasts `openMs`, each that follows twice as long, up to
- *   `maxOpenMs`; up to half of it is taken off at random, so that many processes do not try at once. A circuit that has
- *   been closed for `maxOpenMs` starts over with the first.
- * trial: the first call after the rest goes through, alone. Its success closes the circuit with an empty window; its fault,
- *   or `trialMs` without an end, opens it again; when it ends otherwise, the circuit is open and the next call is the trial.
+ * # States of a circuit
  *
- * Others who call the same backend tell what they found out. `hold` opens a closed circuit and lets an open one rest for
- * longer, never for less, and never for more than `maxOpenMs` from now; a trial goes on, because it will know better.
- * `close` closes the circuit whatever it was, as the success of a trial does.
+ * - `closed`: every call is admitted and counted in a rolling window.
+ * - `open`: every call is refused until the open period ends. The first open period is `openMs`, each further one twice
+ *   as long, up to `maxOpenMs`; jitter shortens it by up to half, so that many processes do not try at once. A circuit
+ *   that has been closed for `maxOpenMs` starts again with `openMs`.
+ * - `trial`: the first call after the open period is admitted, and every other call is refused.
  *
- * Each change of state begins a new era. A call that began in an earlier one is not counted: it tells of the past.
+ * | from   | to     | cause                                                                                        |
+ * | ------ | ------ | -------------------------------------------------------------------------------------------- |
+ * | closed | open   | a fault, with `minCalls` calls in the window and at least `failureRatio` of them faults      |
+ * | closed | open   | `hold`: another process found the backend failing                                            |
+ * | open   | open   | `hold`: extends the open period, to `maxOpenMs` from now at most                             |
+ * | open   | trial  | a call enters after the open period                                                          |
+ * | trial  | closed | the call succeeds; the window is emptied                                                     |
+ * | trial  | open   | the call is a fault, or does not end within `trialMs`                                        |
+ * | trial  | open   | the call is ignored (cancelled, refused); the next call is the trial                         |
+ * | any    | closed | `close`: the trial of another process succeeded                                              |
+ *
+ * `hold` does not end a trial, because the outcome of the trial is newer. Each change of state starts a new era; a call
+ * that started in an earlier era is not counted.
  */
 export class Circuit {
   readonly name: string
@@ -120,10 +126,10 @@ export class Circuit {
   #state: BreakerState['state'] = 'closed'
   #era = 0
   #since: number
-  /** Openings since it last was closed for a while. */
+  /** Openings since the circuit was last closed for `maxOpenMs`. */
   #streak = 0
   #openMs = 0
-  /** When a rest or a trial is over. */
+  /** End of the open period or of the trial. */
   #until = 0
 
   constructor(options: CircuitOptions) {
@@ -157,19 +163,19 @@ export class Circuit {
     return this.#state === 'open' && this.#now() >= this.#until
   }
 
-  /** The era that a call belongs to; throws CIRCUIT_OPEN when there is no way through. */
+  /** The era of an admitted call; throws CIRCUIT_OPEN when the call is refused. */
   enter(): number {
     return this.#state === 'closed' ? this.#era : this.#enterTrial(this.#now())
   }
 
-  /** Tells how a call of an era ended. */
+  /** Records the outcome of a call of an era. */
   end(era: number, outcome: Outcome | 'success'): void {
     if (era !== this.#era || (outcome === 'ignored' && this.#state === 'closed')) return
     const now = this.#now()
     if (this.#state === 'closed') this.#count(now, outcome === 'fault')
     else if (outcome === 'success') this.#close(now)
     else if (outcome === 'fault') this.#open(now)
-    else this.#giveBack(now)
+    else this.#abandonTrial(now)
   }
 
   hold(restMs: number, streak: number): void {
@@ -185,7 +191,7 @@ export class Circuit {
     }
     this.#change('open', now)
     this.#until = now + restsMs
-    this.#tellOpened(now, { elsewhere: true })
+    this.#emitOpened(now, { elsewhere: true })
   }
 
   close(): void {
@@ -207,20 +213,20 @@ export class Circuit {
     this.#since = Math.min(kept.since, now)
     this.#streak = kept.streak
     this.#openMs = Math.min(kept.openMs, this.#maxOpenMs)
-    // Another clock, or a hostile file, must not keep it open for longer than it ever rests.
+    // A wrong clock or a hostile file must not keep the circuit open for longer than `maxOpenMs`.
     this.#until = kept.state === 'open' ? Math.min(kept.retryAt, now + this.#maxOpenMs) : 0
     this.#window.load(kept.window, now)
   }
 
   #enterTrial(now: number): number {
     if (this.#state === 'trial' && now >= this.#until) this.#open(now)
-    // The longer it takes, the less often it is asked about.
+    // The longer the trial runs, the later other calls retry.
     if (this.#state === 'trial') throw refusal(this.name, Math.max(trialHintMs, now - this.#since))
     if (now < this.#until) throw refusal(this.name, this.#until - now)
     this.#change('trial', now)
     this.#until = now + this.#trialMs
     const era = this.#era
-    this.#tell({ kind: 'trial', name: this.name, at: now })
+    this.#emit({ kind: 'trial', name: this.name, at: now })
     return era
   }
 
@@ -236,7 +242,7 @@ export class Circuit {
     this.#openMs = Math.round(longest * (1 - this.#random() / 2))
     this.#change('open', now)
     this.#until = now + this.#openMs
-    this.#tellOpened(now)
+    this.#emitOpened(now)
   }
 
   #isCalm(now: number): boolean {
@@ -246,11 +252,11 @@ export class Circuit {
   #close(now: number, source: Pick<EventFacts, 'elsewhere'> = {}): void {
     this.#window.clear()
     this.#change('closed', now)
-    this.#tell({ kind: 'closed', name: this.name, at: now, ...source })
+    this.#emit({ kind: 'closed', name: this.name, at: now, ...source })
   }
 
-  /** The trial was no trial: the next call may be. */
-  #giveBack(now: number): void {
+  /** Ends a trial without an outcome: the next call is the trial. */
+  #abandonTrial(now: number): void {
     this.#change('open', now)
     this.#until = now
   }
@@ -261,11 +267,11 @@ export class Circuit {
     this.#era += 1
   }
 
-  #tellOpened(now: number, source: Pick<EventFacts, 'elsewhere'> = {}): void {
-    this.#tell({ kind: 'opened', name: this.name, at: now, retryAt: this.#until, streak: this.#streak, ...source })
+  #emitOpened(now: number, source: Pick<EventFacts, 'elsewhere'> = {}): void {
+    this.#emit({ kind: 'opened', name: this.name, at: now, retryAt: this.#until, streak: this.#streak, ...source })
   }
 
-  #tell(event: BreakerEvent): void {
+  #emit(event: BreakerEvent): void {
     try {
       this.#onEvent?.(event)
     } catch (error) {
@@ -274,83 +280,94 @@ export class Circuit {
   }
 }
 
-/** The error of a call that a circuit does not let through. */
+/** CIRCUIT_OPEN for a refused call. */
 export function refusal(name: string, waitMs: number): ToolError {
   const retryAfterMs = Math.max(1, Math.ceil(waitMs))
-  const text = `${name} failed too often and rests; try again in ${retryAfterMs} ms.`
+  const text = `${name} failed too often and its circuit is open; try again in ${retryAfterMs} ms.`
   return new ToolError('CIRCUIT_OPEN', text, { details: { retryAfterMs } })
 }
 
-/** Like the wall clock, but never backwards while the process lives. */
+/** Wall-clock time that never goes backwards within a process. */
 export function steadyNow(): number {
   return origin + performance.now()
 }
 
 const origin = performance.timeOrigin
 
-interface Kept {
-  readonly since: number
-  readonly streak: number
-  readonly openMs: number
-  readonly window: readonly Slice[]
-}
+/** Counts calls and failures in a rolling window. A time before the newest slice is counted in the newest slice. */
+export class RollingWindow {
+  #calls = 0
+  #failures = 0
+  #newest = Number.NEGATIVE_INFINITY
+  readonly #sliceMs: number
+  readonly #callsIn = new Float64Array(sliceCount)
+  readonly #failuresIn = new Float64Array(sliceCount)
 
-/** What of a breaker survives a process. Times are milliseconds since 1970. */
-export type BreakerJson =
-  | (Kept & { readonly state: 'closed' })
-  | (Kept & { readonly state: 'open'; readonly retryAt: number })
-
-const keys: { readonly [State in BreakerJson['state']]: readonly string[] } = {
-  closed: ['state', 'since', 'streak', 'openMs', 'window'],
-  open: ['state', 'since', 'streak', 'openMs', 'window', 'retryAt'],
-}
-
-/** Reads what was kept, as a copy of its own; CONFIG_INVALID when it is anything else. */
-export function readBreaker(json: unknown): BreakerJson {
-  if (typeof json !== 'object' || json === null || Array.isArray(json)) throw refused('', 'must be an object')
-  const { state, since, streak, openMs, window, retryAt } = json as { readonly [key: string]: unknown }
-  if (state !== 'closed' && state !== 'open') throw refused('/state', 'must be closed or open')
-  const unknown = Object.keys(json).find((key) => !keys[state].includes(key))
-  if (unknown !== undefined) throw refused('', `must have only the keys ${keys[state].join(', ')}`)
-  const kept: Kept = {
-    since: amount(since, '/since'),
-    streak: count(streak, '/streak'),
-    openMs: amount(openMs, '/openMs'),
-    window: readWindow(window),
+  constructor(windowMs: number) {
+    this.#sliceMs = windowMs / sliceCount
   }
-  return state === 'closed' ? { state, ...kept } : { state, ...kept, retryAt: amount(retryAt, '/retryAt') }
-}
 
-function readWindow(window: unknown): Slice[] {
-  if (!Array.isArray(window) || window.length > sliceCount) {
-    throw refused('/window', `must be a list of at most ${sliceCount} slices`)
+  /** Calls in the window, as of the last `add` or `pass`. */
+  get calls(): number {
+    return this.#calls
   }
-  let before = Number.NEGATIVE_INFINITY
-  return window.map((slice: unknown, index): Slice => {
-    const path = `/window/${index}`
-    if (!Array.isArray(slice) || slice.length !== 3) throw refused(path, 'must be [start, calls, failures]')
-    const [start, calls, failures] = [amount(slice[0], path), count(slice[1], path), count(slice[2], path)]
-    if (failures > calls || start <= before)
-      throw refused(path, 'must come after the one before, with failures ≤ calls')
-    before = start
-    return [start, calls, failures]
-  })
+
+  get failures(): number {
+    return this.#failures
+  }
+
+  /** Counts calls that ended at a time. */
+  add(time: number, calls: number, failures: number): void {
+    this.pass(time)
+    const place = placeOf(this.#newest)
+    this.#callsIn[place] = (this.#callsIn[place] ?? 0) + calls
+    this.#failuresIn[place] = (this.#failuresIn[place] ?? 0) + failures
+    this.#calls += calls
+    this.#failures += failures
+  }
+
+  /** Advances to a time and drops expired slices. */
+  pass(time: number): void {
+    const slice = Math.floor(time / this.#sliceMs)
+    if (slice <= this.#newest) return
+    const first = Math.max(this.#newest + 1, slice - sliceCount + 1)
+    for (let gone = first; gone <= slice; gone++) this.#forget(placeOf(gone))
+    this.#newest = slice
+  }
+
+  clear(): void {
+    for (let place = 0; place < sliceCount; place++) this.#forget(place)
+  }
+
+  /** The slices with calls, oldest first. */
+  slices(time: number): Slice[] {
+    this.pass(time)
+    const found: Slice[] = []
+    for (let slice = this.#newest - sliceCount + 1; slice <= this.#newest; slice++) {
+      const place = placeOf(slice)
+      const calls = this.#callsIn[place] ?? 0
+      if (calls > 0) found.push([slice * this.#sliceMs, calls, this.#failuresIn[place] ?? 0])
+    }
+    return found
+  }
+
+  /** Loads slices, oldest first; slices in the future count as now. */
+  load(slices: readonly Slice[], time: number): void {
+    this.clear()
+    this.#newest = Number.NEGATIVE_INFINITY
+    // The middle of a slice, so that rounding cannot move it into the one before.
+    for (const [start, calls, failures] of slices) this.add(Math.min(start + this.#sliceMs / 2, time), calls, failures)
+    this.pass(time)
+  }
+
+  #forget(place: number): void {
+    this.#calls -= this.#callsIn[place] ?? 0
+    this.#failures -= this.#failuresIn[place] ?? 0
+    this.#callsIn[place] = 0
+    this.#failuresIn[place] = 0
+  }
 }
 
-function amount(value: unknown, path: string): number {
-  if (typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER) return value
-  throw refused(path, 'must be a number of at least 0')
-}
-
-/** More calls than a process makes in a window; counts beyond it would keep a circuit closed for good. */
-const mostCalls = 1_000_000_000
-
-function count(value: unknown, path: string): number {
-  if (Number.isInteger(value) && Number(value) <= mostCalls) return amount(value, path)
-  throw refused(path, `must be a whole number from 0 to ${mostCalls}`)
-}
-
-function refused(path: string, message: string): ToolError {
-  const text = `This is not the kept state of a breaker: ${path === '' ? 'it' : path} ${message}.`
-  return new ToolError('CONFIG_INVALID', text, { details: { issues: [{ path, message }] } })
+function placeOf(slice: number): number {
+  return ((slice % sliceCount) + sliceCount) % sliceCount
 }

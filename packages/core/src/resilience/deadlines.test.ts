@@ -3,7 +3,7 @@ import { afterEach, beforeEach, mock, test } from 'node:test'
 import fc from 'fast-check'
 import { createDeadlines, type Waiter } from './deadlines.ts'
 
-/** A clock and timers that move only when told. */
+/** A manual clock with timers. */
 let time = 0
 beforeEach(() => {
   time = 0
@@ -26,7 +26,7 @@ class Probe implements Waiter {
   }
 }
 
-test('each waiter expires when its own time is over, in any mixture of lengths', () => {
+test('each waiter expires after its own timeout, for any mix of timeouts', () => {
   const event = fc.record({
     after: fc.nat(20),
     ms: fc.constantFrom(5, 10, 10, 30),
@@ -62,7 +62,7 @@ test('each waiter expires when its own time is over, in any mixture of lengths',
   )
 })
 
-test('adding a waiter again moves it', () => {
+test('adding a waiter again replaces its deadline', () => {
   const deadlines = createDeadlines<Probe>(() => time)
   const probe = new Probe()
   deadlines.add(probe, 5)
@@ -74,7 +74,7 @@ test('adding a waiter again moves it', () => {
   assert.equal(probe.expiredAt, 50)
 })
 
-test('a waiter that adds another while it expires does not disturb the rest', () => {
+test('a waiter that adds another while it expires does not affect the other waiters', () => {
   const deadlines = createDeadlines<Probe>(() => time)
   const [first, second, third] = [new Probe(), new Probe(), new Probe()]
   first.expire = () => deadlines.add(third, 10)
@@ -86,7 +86,7 @@ test('a waiter that adds another while it expires does not disturb the rest', ()
   assert.ok(third.expiredAt !== undefined && Math.abs(third.expiredAt - 20) <= 1)
 })
 
-test('thousands of lengths that nobody waits for any more leave no timer behind', () => {
+test('thousands of distinct timeouts leave no timer after their waiters are deleted', () => {
   const deadlines = createDeadlines<Probe>()
   mock.timers.reset()
   const before = process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length

@@ -1,11 +1,11 @@
-/** Something that waits and can be told that its time is over. */
+/** An item with a deadline. */
 export interface Waiter {
   expire(): void
-  /** Belongs to Deadlines while it waits; starts out undefined. */
+  /** Owned by Deadlines while the waiter waits; undefined before. */
   wait: Wait | undefined
 }
 
-/** Where a waiter waits, until when, and who waits before and behind it. */
+/** The queue of a waiter, its deadline and its neighbours. */
 export interface Wait {
   readonly queue: Queue
   readonly waiter: Waiter
@@ -14,7 +14,7 @@ export interface Wait {
   behind: Wait | undefined
 }
 
-/** All waits of one length, in the order of their ends; linked, because a set costs ten times as much to join and leave. */
+/** All waits with one timeout, by deadline; a linked list, because a set costs ten times as much per add and delete. */
 interface Queue {
   readonly ms: number
   first: Wait | undefined
@@ -23,22 +23,22 @@ interface Queue {
 }
 
 /**
- * Tells waiters when their time is over. Waits of the same length end in the order in which they began, so each length
- * has one timer for all its waiters, set for the first of them; a timer for each wait would cost more than a short wait.
- * - A waiter waits once at a time: adding it again moves it.
- * - Waiters keep the process alive; without them it may end.
+ * Expires waiters at their deadlines. Waits with the same timeout end in the order of their start, so each timeout has
+ * one timer for all its waiters, set for the first; a timer per wait would cost more than a short wait.
+ * - Adding a waiter again replaces its deadline.
+ * - Waiters keep the process alive.
  */
 export interface Deadlines<W extends Waiter> {
-  /** The time runs from `start`, a reading of the same clock, or from now; waits of one length still end in order. */
+  /** The timeout runs from `start`, a reading of the same clock, or from now. */
   add(waiter: W, ms: number, start?: number): void
   delete(waiter: W): void
-  /** Everything that waits now. */
+  /** All current waiters. */
   waiters(): W[]
 }
 
-/** Beyond this number of lengths, one that nobody waits for gives its timer back. */
+/** Beyond this number of timeouts, a queue without waiters is dropped with its timer. */
 const mostIdle = 64
-/** Node's timers overflow beyond this, and fire at once. */
+/** Node timers overflow beyond this and fire at once. */
 const longestMs = 2_147_483_647
 /** Timers fire up to this much early. */
 const earlyMs = 1

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { admitToPool, type PoolEntry } from './pool-share.ts'
+import { admitToPool, type PoolEntry } from './slots.ts'
 
 const limits = { total: 6, perTenant: 5, perPrincipal: 3 }
 const entry = (name: string, usedAt: number, idle = true): PoolEntry => {
@@ -18,7 +18,7 @@ test('a principal at its limit replaces its own idle entry, or is refused', () =
   assert.deepEqual(admitToPool(held, eve, limits), { kind: 'free' })
 })
 
-test('at the limit of a tenant its principal with most entries loses one to another principal', () => {
+test('at the tenant limit, the principal with the most entries loses one to another principal of the tenant', () => {
   const held = [1, 2, 3].map((at) => entry('acme/ada', at)).concat([4, 5].map((at) => entry('acme/bob', at)))
   const carl = { tenant: 'acme', principal: 'carl' }
   assert.deepEqual(admitToPool(held, carl, limits, { replaceOwn: false }), { kind: 'replace', victim: held[0] })
@@ -26,7 +26,7 @@ test('at the limit of a tenant its principal with most entries loses one to anot
   assert.deepEqual(admitToPool(busy, carl, limits), { kind: 'full', scope: 'tenant', most: 5 })
 })
 
-test('in a full pool the tenant with most entries loses its idle one that was not used for longest', () => {
+test('in a full pool, the tenant with the most entries loses its least recently used idle entry', () => {
   const held = [5, 3, 4].map((at) => entry('acme/ada', at)).concat([2, 1].map((at) => entry('third/cem', at)))
   const all = [...held, entry('other/eve', 0)]
   assert.deepEqual(admitToPool(all, eve, limits, { replaceOwn: false }), { kind: 'replace', victim: held[1] })

@@ -6,8 +6,8 @@ import { createRateLimit, createRateLimits, type RateLimitOptions } from './rate
 
 const never = new AbortController().signal
 
-/** Milliseconds that a refused call was told to wait; 0 when it passed. */
-function told(take: () => void): number {
+/** `retryAfterMs` of a refused call; 0 when it passed. */
+function refusedFor(take: () => void): number {
   try {
     take()
     return 0
@@ -17,7 +17,7 @@ function told(take: () => void): number {
   }
 }
 
-test('in no span of time do more pass than the burst and what the rate gives', () => {
+test('in any time span the limiter admits at most the burst plus the refill', () => {
   const rates = fc.record({
     perSecond: fc.constantFrom(0.5, 1, 3, 7, 10, 1_000),
     burst: fc.integer({ min: 1, max: 8 }),
@@ -34,14 +34,14 @@ test('in no span of time do more pass than the burst and what the rate gives', (
       for (const { pass, count } of events) {
         time += pass
         if (count > burst) continue
-        const waitMs = told(() => limit.take(count))
+        const waitMs = refusedFor(() => limit.take(count))
         if (waitMs === 0) passed.push({ at: time, count })
         else {
           time += waitMs
           assert.equal(
-            told(() => limit.take(count)),
+            refusedFor(() => limit.take(count)),
             0,
-            'it came back when it was told to',
+            'it came back after retryAfterMs',
           )
           passed.push({ at: time, count })
         }
@@ -57,26 +57,26 @@ test('in no span of time do more pass than the burst and what the rate gives', (
   )
 })
 
-test('a full bucket lets exactly its burst pass, and a refused call spends nothing', () => {
+test('a full bucket admits exactly its burst, and a refused call spends no token', () => {
   let time = 0
   const limit = createRateLimit({ perSecond: 10, burst: 3, now: () => time })
-  const waits = Array.from({ length: 6 }, () => told(() => limit.take()))
+  const waits = Array.from({ length: 6 }, () => refusedFor(() => limit.take()))
   assert.deepEqual(waits, [0, 0, 0, 100, 100, 100])
   time = 99
   assert.equal(
-    told(() => limit.take()),
+    refusedFor(() => limit.take()),
     1,
   )
   time = 100
   limit.take()
 })
 
-test('more than the burst at once can never pass, and is told so', () => {
+test('a request for more tokens than the burst fails with LIMIT_EXCEEDED', () => {
   const limit = createRateLimit({ perSecond: 10, burst: 3 })
   for (const count of [4, 0, -1, Number.NaN]) assert.throws(() => limit.take(count), { code: 'LIMIT_EXCEEDED' })
 })
 
-test('those who wait pass in order at the rate, are not overtaken, and one who leaves spends nothing', async (t) => {
+test('waiters are admitted in order at the refill rate, ahead of new calls, and an aborted waiter spends no token', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   let time = 0
   const order: string[] = []
@@ -92,7 +92,7 @@ test('those who wait pass in order at the rate, are not overtaken, and one who l
   const gone = assert.rejects(wait('gone', controller.signal), /enough/)
   waits.push(wait('c'))
   assert.equal(
-    told(() => limit.take()),
+    refusedFor(() => limit.take()),
     400,
   )
   await passMs(0)
@@ -104,7 +104,7 @@ test('those who wait pass in order at the rate, are not overtaken, and one who l
   await assert.rejects(limit.wait(controller.signal), /enough/)
 })
 
-test('a timer that is late lets nobody overtake those whose turn has come', async (t) => {
+test('a late timer lets no new call overtake a waiter that is due', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   let time = 0
   const limit = createRateLimit({ perSecond: 10, burst: 1, now: () => time })
@@ -112,13 +112,13 @@ test('a timer that is late lets nobody overtake those whose turn has come', asyn
   const waiting = limit.wait(never)
   time = 100
   assert.equal(
-    told(() => limit.take()),
+    refusedFor(() => limit.take()),
     100,
   )
   await waiting
 })
 
-test('a waiter at the head who leaves makes way at once', async (t) => {
+test('when the first waiter aborts, the next one is admitted at once', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const limit = createRateLimit({ perSecond: 1, burst: 2, now: () => 0 })
   limit.take(1)
@@ -129,32 +129,32 @@ test('a waiter at the head who leaves makes way at once', async (t) => {
   await Promise.all([head, next])
 })
 
-test('keys are limited apart, whatever they are called', () => {
+test('each key has its own limit, whatever its name', () => {
   const limits = createRateLimits({ perSecond: 1, burst: 1, now: () => 0 })
   for (const key of ['a', 'b', '__proto__', '']) {
     limits.take(key)
     assert.equal(
-      told(() => limits.take(key)),
+      refusedFor(() => limits.take(key)),
       1_000,
     )
   }
 })
 
-test('beyond the keys that are counted apart the rest share one limit, until some are quiet again', () => {
+test('keys beyond the maximum share one limit until idle keys are dropped', () => {
   let time = 0
   const limits = createRateLimits({ perSecond: 1, burst: 2, most: 3, now: () => time })
   for (const key of ['a', 'b', 'c']) limits.take(key)
-  const passed = Array.from({ length: 100 }, (_, key) => told(() => limits.take(`flood ${key}`))).filter(
+  const passed = Array.from({ length: 100 }, (_, key) => refusedFor(() => limits.take(`flood ${key}`))).filter(
     (waitMs) => waitMs === 0,
   )
   assert.equal(passed.length, 2)
   limits.take('a')
-  assert.ok(told(() => limits.take('a')) > 0)
+  assert.ok(refusedFor(() => limits.take('a')) > 0)
   time = 2_000
   for (const key of ['x', 'y', 'z']) limits.take(key, 2)
 })
 
-test('options that make no sense are refused', () => {
+test('invalid options are refused', () => {
   for (const options of [{}, { perSecond: 1 }, { perSecond: 0, burst: 1 }, { perSecond: 1, burst: 1.5 }]) {
     assert.throws(() => createRateLimit(options as RateLimitOptions), { code: 'CONFIG_INVALID' })
     assert.throws(() => createRateLimits(options as RateLimitOptions), { code: 'CONFIG_INVALID' })

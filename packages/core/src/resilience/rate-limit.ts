@@ -1,34 +1,41 @@
 import { ToolError } from '@gantry/contract'
-import { checkShapes, type OptionShape } from './options.ts'
+import { anyText, callback, number, whole } from '../options/option.ts'
+import { checkOptions, optionsCheck } from '../options/options.ts'
+import { onAbort } from './abort.ts'
 
 export interface RateLimitOptions {
   readonly perSecond: number
-  /** How many may come at once after a quiet time. */
+  /** Capacity of the bucket: the most calls admitted at once. */
   readonly burst: number
-  /** Who is limited, in messages. */
+  /** The subject of error messages. */
   readonly name?: string
-  /** Milliseconds that only grow. */
+  /** Monotonic milliseconds. */
   readonly now?: () => number
 }
 
 /**
- * Lets `burst` pass at once and `perSecond` in the long run.
- * - Errors: RATE_LIMITED with `details.retryAfterMs`; LIMIT_EXCEEDED for more than `burst` at once, which never passes.
- * - Cancellation: a signal takes a waiting call out of the line, and what it waited for is not spent.
+ * A token bucket: admits `burst` calls at once and `perSecond` in the long run.
+ * - Errors: RATE_LIMITED with `details.retryAfterMs`; LIMIT_EXCEEDED for more than `burst` at once, which is never
+ *   admitted.
+ * - Cancellation: an abort removes a waiting call from the queue, and its tokens are not spent.
  */
 export interface RateLimit {
-  /** Passes or throws; nothing is spent when it throws, and nobody who waits is overtaken. */
+  /** Takes tokens or throws without spending any; never overtakes a waiting call. */
   take(count?: number): void
-  /** Passes in its turn. Wait with a signal that has a deadline: the line has no end. */
+  /** Waits for tokens in order of arrival. Pass a signal with a deadline: the queue is unbounded. */
   wait(signal: AbortSignal, count?: number): Promise<void>
 }
 
-const rateLimitShapes: { readonly [Key in keyof Required<RateLimitOptions>]: OptionShape } = {
-  perSecond: { kind: 'number', least: 0.001, most: 1_000_000 },
-  burst: { kind: 'number', least: 1, whole: true },
-  name: { kind: 'string' },
-  now: { kind: 'function' },
-}
+export const rateMembers = { perSecond: number(0.001, 1_000_000), burst: whole(1) }
+const required = ['perSecond', 'burst'] as const
+const limitCheck = optionsCheck<RateLimitOptions>({
+  members: { ...rateMembers, name: anyText, now: callback },
+  required,
+})
+const limitsCheck = optionsCheck<RateLimitsOptions>({
+  members: { ...rateMembers, most: whole(1), now: callback },
+  required,
+})
 
 interface Waiting {
   readonly count: number
@@ -36,18 +43,18 @@ interface Waiting {
 }
 
 export function createRateLimit(options: RateLimitOptions): RateLimit {
-  checkShapes('createRateLimit', options, rateLimitShapes, ['perSecond', 'burst'])
+  checkOptions('options of createRateLimit', limitCheck, options)
   const { burst, name = 'The backend', now = () => performance.now() } = options
   const rate = rateOf(options)
-  const line = new Set<Waiting>()
+  const waiters = new Set<Waiting>()
   let owed = Number.NEGATIVE_INFINITY
   let timer: NodeJS.Timeout | undefined
 
-  /** Lets those pass whose turn it is, and sets the timer for the next. */
+  /** Admits the waiters that are due and sets the timer for the next. */
   const serve = (): void => {
     clearTimeout(timer)
     timer = undefined
-    for (const next of line) {
+    for (const next of waiters) {
       const time = now()
       const waitMs = waitFor(rate, owed, time, next.count)
       if (waitMs > 0) {
@@ -55,20 +62,20 @@ export function createRateLimit(options: RateLimitOptions): RateLimit {
         return
       }
       owed = spend(rate, owed, time, next.count)
-      line.delete(next)
+      waiters.delete(next)
       next.pass()
     }
   }
   const lineCount = (): number => {
     let sum = 0
-    for (const { count } of line) sum += count
+    for (const { count } of waiters) sum += count
     return sum
   }
   return {
     take(count = 1) {
       refuseMore(name, count, burst)
-      // Those whose turn has come go first, even when their timer is late.
-      if (line.size > 0) serve()
+      // Waiters that are due go first, even when their timer is late.
+      if (waiters.size > 0) serve()
       const time = now()
       const waitMs = waitFor(rate, owed, time, count + lineCount())
       if (waitMs > 0) throw limited(name, waitMs)
@@ -80,22 +87,22 @@ export function createRateLimit(options: RateLimitOptions): RateLimit {
       const { promise, resolve, reject } = Promise.withResolvers<void>()
       const waiting: Waiting = { count, pass: resolve }
       const leave = (): void => {
-        if (line.delete(waiting)) reject(signal.reason)
+        if (waiters.delete(waiting)) reject(signal.reason)
         serve()
       }
-      line.add(waiting)
-      signal.addEventListener('abort', leave, { once: true })
-      if (line.size === 1) serve()
-      await promise.finally(() => signal.removeEventListener('abort', leave))
+      waiters.add(waiting)
+      const stopListening = onAbort(signal, leave)
+      if (waiters.size === 1) serve()
+      await promise.finally(stopListening)
     },
   }
 }
 
-/** A bucket that leaks (GCRA): all that is kept of the past is the time until which it is spoken for. */
+/** GCRA: the only state of a bucket is the time until which it is spent. */
 interface Rate {
-  /** Milliseconds that one costs. */
+  /** Milliseconds of refill for one token. */
   readonly costMs: number
-  /** How far ahead of the time the bucket may be spoken for. */
+  /** How far ahead of now the bucket may be spent. */
   readonly aheadMs: number
 }
 
@@ -103,57 +110,55 @@ function rateOf({ perSecond, burst }: Pick<RateLimitOptions, 'perSecond' | 'burs
   return { costMs: 1_000 / perSecond, aheadMs: (burst * 1_000) / perSecond }
 }
 
-/** Rounding of sums of milliseconds, which must not refuse what is due. */
+/** Tolerance for rounding errors in sums of milliseconds. */
 const roundingMs = 1e-6
 
-/** Milliseconds until so many may pass; 0 when they may. */
+/** Milliseconds until `count` tokens are available; 0 when they are. */
 function waitFor(rate: Rate, owed: number, time: number, count: number): number {
   const waitMs = spend(rate, owed, time, count) - time - rate.aheadMs
   return waitMs > roundingMs ? waitMs : 0
 }
 
-/** Until when the bucket is spoken for after so many have passed. */
+/** The time until which the bucket is spent after `count` tokens are taken. */
 function spend(rate: Rate, owed: number, time: number, count: number): number {
   return Math.max(owed, time) + count * rate.costMs
 }
 
 function limited(name: string, waitMs: number): ToolError {
   const retryAfterMs = Math.max(1, Math.ceil(waitMs))
-  const text = `${name} takes no more calls in this period; try again in ${retryAfterMs} ms.`
+  const text = `${name} is over its rate limit; try again in ${retryAfterMs} ms.`
   return new ToolError('RATE_LIMITED', text, { details: { retryAfterMs } })
 }
 
 function refuseMore(name: string, count: number, burst: number): void {
   if (count > 0 && count <= burst) return
-  const text = `${name} takes from 1 to ${burst} at once, not ${count}.`
+  const text = `${name} admits from 1 to ${burst} calls at once, not ${count}.`
   throw new ToolError('LIMIT_EXCEEDED', text, { effect: 'none' })
 }
 
 export interface RateLimitsOptions extends Omit<RateLimitOptions, 'name'> {
-  /** How many keys are counted apart. */
+  /** Most keys with their own limit. */
   readonly most?: number
 }
 
 /**
- * A rate limit for each key, such as a caller or a tool; a key that is not in use costs nothing.
- * When more than `most` are in use at once, the rest share one limit: memory stays bounded, and many keys gain nothing.
+ * A rate limit per key, such as a caller or a tool; an idle key uses no memory.
+ * Keys beyond `most` share one limit: memory stays bounded, and using many keys gains no capacity.
  */
 export interface RateLimits {
-  /** Passes, or throws RATE_LIMITED with `details.retryAfterMs`. */
+  /** Takes tokens, or throws RATE_LIMITED with `details.retryAfterMs`. */
   take(key: string, count?: number): void
 }
 
 export function createRateLimits(options: RateLimitsOptions): RateLimits {
-  const { name: _, ...shapes } = rateLimitShapes
-  const known = { ...shapes, most: { kind: 'number', least: 1, whole: true } } as const
-  checkShapes('createRateLimits', options, known, ['perSecond', 'burst'])
+  checkOptions('options of createRateLimits', limitsCheck, options)
   const { burst, most = 10_000, now = () => performance.now() } = options
   const rate = rateOf(options)
-  /** Until when each key is spoken for, longest unused first. */
+  /** The time until which each key is spent, least recently used first. */
   const owed = new Map<string, number>()
   let shared = Number.NEGATIVE_INFINITY
 
-  const makeRoom = (time: number): void => {
+  const dropIdle = (time: number): void => {
     for (const [key, until] of owed) {
       if (until > time) return
       owed.delete(key)
@@ -163,7 +168,7 @@ export function createRateLimits(options: RateLimitsOptions): RateLimits {
     take(key, count = 1) {
       refuseMore(key, count, burst)
       const time = now()
-      if (owed.size >= most) makeRoom(time)
+      if (owed.size >= most) dropIdle(time)
       const own = owed.get(key)
       const alone = own !== undefined || owed.size < most
       const until = alone ? (own ?? Number.NEGATIVE_INFINITY) : shared

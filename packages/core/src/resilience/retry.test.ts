@@ -20,7 +20,7 @@ function flaky(failures: number, error: unknown = unreachable) {
   return work
 }
 
-test('work is repeated until it succeeds or the attempts are used up', async () => {
+test('retry repeats a call until it succeeds or the attempts are exhausted', async () => {
   const twice = flaky(2)
   assert.equal(await retry(twice, { rule: { attempts: 3 }, ...soon }), 'done')
   assert.equal(twice.attempts, 3)
@@ -29,7 +29,7 @@ test('work is repeated until it succeeds or the attempts are used up', async () 
   assert.equal(thrice.attempts, 3)
 })
 
-test('work that may have happened is not repeated, unless its effect class allows that', async () => {
+test('retry does not repeat a call that may have had an effect, unless its effect class allows it', async () => {
   const late = new ToolError('TIMEOUT', 'late')
   const once = flaky(1, late)
   await assert.rejects(retry(once, { rule: { attempts: 3 }, ...soon }), late)
@@ -39,7 +39,7 @@ test('work that may have happened is not repeated, unless its effect class allow
   assert.equal(read.attempts, 2)
 })
 
-test('a repeat is allowed by what happened and by the effect class', () => {
+test('isRepeatable decides by the error and the effect class', () => {
   const failed = new ToolError('BACKEND_FAILED', 'x')
   const table: [unknown, boolean, boolean][] = [
     [unreachable, true, true],
@@ -59,7 +59,7 @@ test('a repeat is allowed by what happened and by the effect class', () => {
   }
 })
 
-test('the wait is what the error asks for and a jittered delay beside', async (t) => {
+test('retry waits for the retryAfterMs of the error plus a jittered delay', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const asked = flaky(1, new ToolError('RATE_LIMITED', 'slow down', { details: { retryAfterMs: 700 } }))
   const done = retry(asked, { rule: { attempts: 2, delayMs: 100 }, random: () => 0.5, signal: never })
@@ -74,7 +74,7 @@ test('the wait is what the error asks for and a jittered delay beside', async (t
   assert.equal(await done, 'done')
 })
 
-test('an error that asks for more than the longest delay is thrown at once, and nonsense is not obeyed', async () => {
+test('an error whose retryAfterMs exceeds maxDelayMs is thrown at once, and an invalid retryAfterMs is ignored', async () => {
   const rule = { attempts: 2, delayMs: 1, maxDelayMs: 500 }
   const long = flaky(1, new ToolError('CIRCUIT_OPEN', 'rests', { details: { retryAfterMs: 501 } }))
   await assert.rejects(retry(long, { rule, ...soon }), /rests/)
@@ -85,7 +85,7 @@ test('an error that asks for more than the longest delay is thrown at once, and 
   }
 })
 
-test('a signal ends the wait between two attempts with its reason', async () => {
+test('an abort ends the wait between two attempts with the abort reason', async () => {
   const controller = new AbortController()
   const work = flaky(1)
   const done = retry(work, { rule: { attempts: 2, delayMs: 60_000 }, random: () => 1, signal: controller.signal })
@@ -94,7 +94,7 @@ test('a signal ends the wait between two attempts with its reason', async () => 
   assert.equal(work.attempts, 1)
 })
 
-test('a backend that always fails gets no more than its share of repeats', async () => {
+test('the retry budget bounds the retries to a backend that always fails', async () => {
   const budget = createRetryBudget({ ratio: 0.2, minPerSecond: 0, now: () => 0 })
   let attempts = 0
   for (let call = 0; call < 100; call++) {
@@ -107,7 +107,7 @@ test('a backend that always fails gets no more than its share of repeats', async
   assert.equal(attempts, 120)
 })
 
-test('in no ten seconds are there more repeats than the ratio of calls and the reserve', () => {
+test('in any ten seconds the budget allows at most its ratio of the calls plus its reserve', () => {
   const options = fc.record({ ratio: fc.constantFrom(0, 0.1, 0.2, 1), minPerSecond: fc.constantFrom(0, 0.5, 2) })
   const step = fc.record({ pass: fc.nat(900), kind: fc.constantFrom('call' as const, 'repeat' as const) })
   fc.assert(
@@ -129,9 +129,9 @@ test('in no ten seconds are there more repeats than the ratio of calls and the r
   )
 })
 
-test('what began is not repeated for an effect of once, though the backend thinks that it changed nothing', () => {
+test('a started call with effect class once is not repeated, even when the backend reports effect none', () => {
   const harmless = new ToolError('BACKEND_FAILED', 'A GET failed.', { effect: 'none', retryable: true })
   assert.equal(isRepeatable(harmless, 'once'), false)
   assert.equal(isRepeatable(harmless, 'read'), true)
-  assert.equal(isRepeatable(new ToolError('BACKEND_UNAVAILABLE', 'Nobody there.'), 'once'), true)
+  assert.equal(isRepeatable(new ToolError('BACKEND_UNAVAILABLE', 'No backend answers.'), 'once'), true)
 })

@@ -1,23 +1,24 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type EffectClass, type RetryRule, ToolError } from '@gantry/contract'
-import { checkShapes, type OptionShape } from './options.ts'
-import { RollingWindow } from './window.ts'
+import { callback, number } from '../options/option.ts'
+import { checkOptions, optionsCheck } from '../options/options.ts'
+import { RollingWindow } from './circuit.ts'
 
 export interface RetryOptions {
   readonly rule: RetryRule
-  /** Whether the work may be done again after this error; `isRepeatable` for an effect of `once` by default. */
+  /** Whether the work may be retried after this error; `isRepeatable` with the effect class `once` by default. */
   readonly mayRepeat?: (error: unknown) => boolean
-  /** Shared with other calls; when it is spent, the error is thrown as if there were no rule. */
+  /** Shared with other calls; when it is exhausted, the error is thrown without a retry. */
   readonly budget?: RetryBudget
   readonly random?: () => number
-  /** Ends the wait between two attempts; the work looks after itself. */
+  /** Ends the wait between two attempts; the work must observe the signal itself. */
   readonly signal: AbortSignal
 }
 
 /**
- * Does work until it succeeds, may not be repeated or the attempts are used up; throws the last error.
- * Waits in between, doubling, with full jitter. An error that says when to come back (`details.retryAfterMs`) is obeyed,
- * unless that is later than the rule's longest delay: then it is thrown at once, because to come sooner would be no use.
+ * Runs work until it succeeds, must not be repeated or the attempts are exhausted; throws the last error.
+ * Waits between attempts with exponential backoff and full jitter. `details.retryAfterMs` of an error is honoured, unless
+ * it exceeds the longest delay of the rule: then the error is thrown at once, because an earlier retry would fail.
  */
 export async function retry<T>(work: (attempt: number) => T | PromiseLike<T>, options: RetryOptions): Promise<T> {
   const { rule, mayRepeat = isRepeatable, budget, random = Math.random, signal } = options
@@ -34,11 +35,11 @@ export async function retry<T>(work: (attempt: number) => T | PromiseLike<T>, op
   }
 }
 
-/** Whether work that failed may be done again: nothing can have happened, or its effect class says that a repeat is safe. */
+/** Whether failed work may be retried: it had no effect, or its effect class makes a repeat safe. */
 export function isRepeatable(error: unknown, effect: EffectClass = 'once'): boolean {
   const safe = effect === 'read' || effect === 'keyed' || effect === 'repeatable'
   if (!ToolError.is(error)) return safe && !(error instanceof Error && error.name === 'AbortError')
-  // A backend may think that what it began changes nothing; whether to begin again is for the effect class to say.
+  // A backend may report effect none for a call that it started; the effect class decides whether to repeat it.
   if (error.effect === 'none') return error.retryable && (safe || error.code !== 'BACKEND_FAILED')
   return safe && (error.retryable || error.code === 'BACKEND_FAILED')
 }
@@ -48,19 +49,19 @@ function retryAfterMs(error: unknown): number {
   return typeof asked === 'number' && asked > 0 ? asked : 0
 }
 
-/** The longest that a rule lets a call wait between two attempts. */
+/** The longest delay of a rule between two attempts. */
 function longestDelayMs(rule: RetryRule): number {
   return rule.maxDelayMs ?? 10_000
 }
 
-/** How long to wait before attempt `attempt + 1`: doubling, capped, with full jitter so that callers spread out. */
+/** The delay before attempt `attempt + 1`: exponential, capped, with full jitter. */
 export function backoffMs(rule: RetryRule, attempt: number, random: () => number): number {
   const first = rule.delayMs ?? 100
   const ceiling = Math.min(longestDelayMs(rule), first * 2 ** Math.min(attempt - 1, 30))
   return Math.round(ceiling * random())
 }
 
-/** Waits, or rejects with the signal's reason. */
+/** Resolves after `ms`, or rejects with the reason of the signal. */
 export async function pause(ms: number, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted()
   try {
@@ -71,34 +72,31 @@ export async function pause(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 export interface RetryBudgetOptions {
-  /** Repeats for each call; 0.2 lets a failing backend see a fifth more load, not three times as much. */
+  /** Retries per call; 0.2 limits the extra load on a failing backend to a fifth. */
   readonly ratio?: number
-  /** Repeats that are always allowed, so that a rare call has its chance. */
+  /** Retries per second that are always allowed, so that rare calls can be retried. */
   readonly minPerSecond?: number
-  /** Milliseconds that only grow. */
+  /** Monotonic milliseconds. */
   readonly now?: () => number
 }
 
-/** What all calls together may spend on repeats in ten seconds. Share one over the calls of a backend. */
+/** Limits the retries of all calls together within ten seconds. Share one among the calls of a backend. */
 export interface RetryBudget {
-  /** A call begins. */
+  /** Records the start of a call. */
   call(): void
-  /** Whether there may be one more repeat now; if so, it is spent. */
+  /** Spends one retry; false when the budget is exhausted. */
   repeat(): boolean
 }
 
-const shapes: { readonly [Key in keyof Required<RetryBudgetOptions>]: OptionShape } = {
-  ratio: { kind: 'number', least: 0, most: 100 },
-  minPerSecond: { kind: 'number', least: 0 },
-  now: { kind: 'function' },
-}
+export const retryBudgetMembers = { ratio: number(0, 100), minPerSecond: number(0) }
+const check = optionsCheck<RetryBudgetOptions>({ members: { ...retryBudgetMembers, now: callback } })
 
 const windowMs = 10_000
 
 export function createRetryBudget(options: RetryBudgetOptions = {}): RetryBudget {
-  checkShapes('createRetryBudget', options, shapes)
+  checkOptions('options of createRetryBudget', check, options)
   const { ratio = 0.2, minPerSecond = 1, now = () => performance.now() } = options
-  /** Its calls are calls, its failures repeats. */
+  /** Counts calls as calls and retries as failures. */
   const window = new RollingWindow(windowMs)
   const reserve = (minPerSecond * windowMs) / 1_000
   return {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createSlots } from './slots.ts'
+import { createSlots, declaredShare, ownShare } from './slots.ts'
 
 const never = new AbortController().signal
 
-test('no more holders than slots run at once, and the rest follow in order', async () => {
+test('at most the given number of holders run at once, and waiters follow in order', async () => {
   const slots = createSlots()
   const order: number[] = []
   let running = 0
@@ -33,7 +33,7 @@ test('keys do not wait for each other', async () => {
   await slots.take('b', 1, never)
 })
 
-test('a waiter that is cancelled leaves the queue and takes no slot', async () => {
+test('a cancelled waiter leaves the queue and takes no slot', async () => {
   const slots = createSlots()
   const release = await slots.take('key', 1, never)
   const controller = new AbortController()
@@ -46,7 +46,7 @@ test('a waiter that is cancelled leaves the queue and takes no slot', async () =
   await slots.take('key', 1, never)
 })
 
-test('tenants take turns, so that one with many waiting calls does not push back the first of another', async () => {
+test('waiting tenants are served round-robin, so a long queue of one does not delay the first call of another', async () => {
   const slots = createSlots()
   const release = await slots.take('key', 1, never, 'acme')
   const order: string[] = []
@@ -66,19 +66,16 @@ test('tenants take turns, so that one with many waiting calls does not push back
   assert.deepEqual(order, ['a1', 'o1', 't1', 'a2', 'o2', 'a3', 'a4'])
 })
 
-test('a tenant has all slots of a key while it is alone, and its share once another one has asked for any', async () => {
-  const slots = createSlots({ share: 0.75 })
-  const now = (tenant: string, key = 'key') => slots.takeNow(key, 4, tenant)
-  const held = [now('a'), now('a'), now('a'), now('a')]
-  assert.equal(now('a'), undefined)
-  assert.ok(now('b', 'elsewhere'))
+test('a tenant is limited to its share of the slots of a key, even when no other tenant asks', async () => {
+  const slots = createSlots({ share: ownShare })
+  const now = (tenant: string) => slots.takeNow('key', 4, tenant)
+  const held = [now('a'), now('a'), now('a')]
+  assert.equal(now('a'), undefined, 'three are its share')
   const waiting = slots.take('key', 4, never, 'a')
   let entered = false
   void waiting.then(() => {
     entered = true
   })
-  for (const release of held.splice(0, 1)) release?.()
-  assert.equal(now('a'), undefined, 'three are its share')
   const other = now('b')
   assert.ok(other, 'what is left is for others, although a waits')
   other()
@@ -88,4 +85,28 @@ test('a tenant has all slots of a key while it is alone, and its share once anot
   for (const release of held.splice(0, 1)) release?.()
   await waiting
   assert.equal(now('b'), undefined)
+})
+
+test('a tenant gets at least one slot, and leaves one free when there are two or more', () => {
+  for (const [size, share] of [
+    [1, 1],
+    [2, 1],
+    [3, 2],
+    [5, 3],
+    [8, 6],
+  ] as const) {
+    const slots = createSlots({ share: ownShare })
+    const taken = Array.from({ length: size }, () => slots.takeNow('key', size, 'a')).filter(Boolean)
+    assert.equal(taken.length, share, `of ${size}`)
+    assert.equal(slots.takeNow('key', size, 'b') !== undefined, size > 1, `another one of ${size}`)
+  }
+})
+
+test('of a declared limit a tenant gets three quarters, and all of a limit below four or as the only tenant', () => {
+  const shares = [1, 2, 3, 4, 5, 8, 10, 100].map((size) => declaredShare(size, 'acme'))
+  assert.deepEqual(shares, [1, 2, 3, 3, 4, 6, 8, 75])
+  assert.deepEqual(
+    ['local', 'default'].map((tenant) => declaredShare(8, tenant)),
+    [8, 8],
+  )
 })

@@ -1,41 +1,55 @@
-/** Gives a slot back; twice is harmless. */
+import { onAbort } from './abort.ts'
+
+/** Releases a slot; a second call does nothing. */
 export type Release = () => void
 
-/** Lets at most a number of holders of one key run at a time; the rest wait. */
+/** Limits the concurrent holders of a key; the rest wait. */
 export interface Slots {
   /**
-   * Resolves with the function that gives the slot back. Tenants take turns, so that none waits behind all that another one
-   * has waiting; within a tenant the order is that of arrival.
-   * Rejects with the signal's reason when it aborts first; nothing is held then.
+   * Resolves with the release of a slot. Waiting tenants are served round-robin, so that none waits behind the whole
+   * queue of another; within a tenant the order is that of arrival.
+   * Rejects with the reason of the signal when it aborts first; no slot is held then.
    */
   take(key: string, size: number, signal: AbortSignal, tenant?: string): Promise<Release>
-  /** The same without a wait: undefined when there is no slot for the tenant now. */
+  /** Takes a slot without waiting; undefined when none is free for the tenant. */
   takeNow(key: string, size: number, tenant?: string): Release | undefined
 }
 
-export interface SlotsOptions {
-  /**
-   * The part of each key's slots that one tenant has at most, once a second tenant has asked for any: what is left is free
-   * for others however long the holders take. Work without a tenant takes turns too, and has no such limit. 1 when absent.
-   */
-  readonly share?: number
+/** How many of `size` slots a tenant may hold; the others stay available to other tenants. */
+type ShareOf = (size: number, tenant: string) => number
+
+interface SlotsOptions {
+  /** Work without a tenant is served round-robin too and has no such limit. All slots when absent. */
+  readonly share?: ShareOf
 }
+
+/** The share of a limit of the executor's own pools: three quarters, at least one slot. */
+export const ownShare: ShareOf = (size) => Math.max(1, Math.floor(size * 0.75))
+
+/** The tenants of installations that have only one: those of the library and of the first key of a service. */
+const onlyTenants: readonly string[] = ['local', 'default']
+/** Fewer slots cannot be divided without halving the limit that the tool or backend declares. */
+const fewestShared = 4
+
+/**
+ * The share of a limit that a tool or a backend declares: three quarters, rounded up. The only tenant of an installation
+ * may use all of it, and so may any tenant of a limit below four, which tenants use one after the other.
+ */
+export const declaredShare: ShareOf = (size, tenant) =>
+  size < fewestShared || onlyTenants.includes(tenant) ? size : size - Math.floor(size / 4)
 
 interface Queue {
   readonly key: string
   size: number
   running: number
-  /** By tenant, how many it has; only where there are shares. */
+  /** Held slots by tenant; undefined without shares. */
   readonly held: Map<string, number> | undefined
-  /** By tenant, whose turn it is first; in the order of arrival, and sets, so that leaving from the middle costs nothing. */
+  /** Waiters by tenant, the next tenant first. Sets keep the order of arrival and allow removal from the middle. */
   readonly waiting: Map<string, Set<() => void>>
 }
 
-export function createSlots({ share = 1 }: SlotsOptions = {}): Slots {
+export function createSlots({ share }: SlotsOptions = {}): Slots {
   const queues = new Map<string, Queue>()
-  let first: string | undefined
-  /** Whether more than one tenant has asked. */
-  let several = false
 
   const queueOf = (key: string, size: number): Queue => {
     const known = queues.get(key)
@@ -43,12 +57,12 @@ export function createSlots({ share = 1 }: SlotsOptions = {}): Slots {
       known.size = size
       return known
     }
-    const queue = { key, size, running: 0, held: share < 1 ? new Map() : undefined, waiting: new Map() }
+    const queue = { key, size, running: 0, held: share === undefined ? undefined : new Map(), waiting: new Map() }
     queues.set(key, queue)
     return queue
   }
   const mayHaveMore = ({ held, size }: Queue, tenant: string): boolean =>
-    held === undefined || !several || tenant === '' || (held.get(tenant) ?? 0) < Math.max(1, Math.floor(size * share))
+    share === undefined || tenant === '' || (held?.get(tenant) ?? 0) < share(size, tenant)
 
   const give = (queue: Queue, tenant: string): Release => {
     queue.running += 1
@@ -65,7 +79,7 @@ export function createSlots({ share = 1 }: SlotsOptions = {}): Slots {
       if (queue.running === 0) queues.delete(queue.key)
     }
   }
-  /** After it, whatever waits beside a free slot has its share, so that a newcomer passes nobody. */
+  /** Grants free slots. Afterwards only tenants at their share wait while a slot is free, so a new call overtakes no waiter. */
   const serve = (queue: Queue): void => {
     while (queue.waiting.size > 0 && queue.running < queue.size) {
       const next = nextIn(queue, mayHaveMore)
@@ -74,10 +88,6 @@ export function createSlots({ share = 1 }: SlotsOptions = {}): Slots {
     }
   }
   const takeNow = (key: string, size: number, tenant = ''): Release | undefined => {
-    if (!several && tenant !== '') {
-      first ??= tenant
-      several = first !== tenant
-    }
     const queue = queueOf(key, size)
     return queue.running < size && mayHaveMore(queue, tenant) ? give(queue, tenant) : undefined
   }
@@ -90,7 +100,7 @@ export function createSlots({ share = 1 }: SlotsOptions = {}): Slots {
       const queue = queueOf(key, size)
       return new Promise((resolve, reject) => {
         const enter = (): void => {
-          signal.removeEventListener('abort', leave)
+          stopListening()
           resolve(give(queue, tenant))
         }
         const leave = (): void => {
@@ -99,13 +109,13 @@ export function createSlots({ share = 1 }: SlotsOptions = {}): Slots {
         }
         const line = queue.waiting.get(tenant) ?? new Set()
         queue.waiting.set(tenant, line.add(enter))
-        signal.addEventListener('abort', leave, { once: true })
+        const stopListening = onAbort(signal, leave)
       })
     },
   }
 }
 
-/** Takes the first of the tenant whose turn it is out of the queue; that tenant is the last from then on. */
+/** Removes the first waiter of the next tenant from the queue and moves that tenant to the end. */
 function nextIn(queue: Queue, mayHaveMore: (queue: Queue, tenant: string) => boolean): (() => void) | undefined {
   for (const [tenant, line] of queue.waiting) {
     if (!mayHaveMore(queue, tenant)) continue
@@ -123,4 +133,70 @@ function remove({ waiting }: Queue, tenant: string, one: () => void): void {
   const line = waiting.get(tenant)
   line?.delete(one)
   if (line?.size === 0) waiting.delete(tenant)
+}
+
+/** An entry of a pool, with its owner. */
+export interface PoolEntry {
+  readonly tenant: string
+  readonly principal: string
+  /** The entry is unused and may be closed to admit another. */
+  readonly idle: boolean
+  /** Time of the last use, on a clock that all entries share. */
+  readonly usedAt: number
+}
+
+interface PoolLimits {
+  /** Most entries in the pool. */
+  readonly total: number
+  readonly perTenant: number
+  readonly perPrincipal: number
+}
+
+/** Whether one more entry is admitted, and which entry it replaces. */
+export type PoolAdmission<Entry> =
+  | { readonly kind: 'free' }
+  | { readonly kind: 'replace'; readonly victim: Entry }
+  | { readonly kind: 'full'; readonly scope: 'principal' | 'tenant' | 'pool'; readonly most: number }
+
+type Owner = Pick<PoolEntry, 'tenant' | 'principal'>
+
+/**
+ * Decides whether an owner gets one more entry. No owner is refused because others exceed their fair share: in a full
+ * pool the tenant with the most entries, and at the tenant limit the principal with the most, loses its least recently
+ * used idle entry, as long as it has more entries than the requesting tenant or principal. At equal shares an owner
+ * replaces an idle entry of its own. `replaceOwn: false` disables that, for entries that only their owner may close.
+ */
+export function admitToPool<Entry extends PoolEntry>(
+  entries: Iterable<Entry>,
+  owner: Owner,
+  limits: PoolLimits,
+  { replaceOwn = true }: { readonly replaceOwn?: boolean } = {},
+): PoolAdmission<Entry> {
+  const all = [...entries]
+  const ofTenant = all.filter(({ tenant }) => tenant === owner.tenant)
+  const own = ofTenant.filter(({ principal }) => principal === owner.principal)
+  const scopes = [
+    { scope: 'principal', most: limits.perPrincipal, held: own, groups: [] },
+    { scope: 'tenant', most: limits.perTenant, held: ofTenant, groups: grouped(ofTenant, 'principal') },
+    { scope: 'pool', most: limits.total, held: all, groups: grouped(all, 'tenant') },
+  ] as const
+  const reached = scopes.find(({ most, held }) => held.length >= most)
+  if (reached === undefined) return { kind: 'free' }
+  const { scope, most, groups } = reached
+  const mine = scope === 'pool' ? ofTenant : own
+  const larger = groups.filter((group) => group.length > mine.length).sort((a, b) => b.length - a.length)
+  const victim = firstOf([...larger, ...(replaceOwn ? [own, mine] : [])])
+  return victim === undefined ? { kind: 'full', scope, most } : { kind: 'replace', victim }
+}
+
+function firstOf<Entry extends PoolEntry>(groups: readonly (readonly Entry[])[]): Entry | undefined {
+  for (const group of groups) {
+    const [oldest] = group.filter(({ idle }) => idle).sort((a, b) => a.usedAt - b.usedAt)
+    if (oldest !== undefined) return oldest
+  }
+  return undefined
+}
+
+function grouped<Entry extends PoolEntry>(entries: readonly Entry[], by: keyof Owner): readonly (readonly Entry[])[] {
+  return [...Map.groupBy(entries, (entry) => entry[by]).values()]
 }

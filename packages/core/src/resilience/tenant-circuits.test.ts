@@ -1,19 +1,19 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { circuitKey, readCircuitKey } from './circuit-summary.ts'
+import { circuitKey, readCircuitKey, summarizeCircuits } from './circuit-state.ts'
 import { createTenantCircuits, type TenantCircuits, type TenantCircuitsOptions } from './tenant-circuits.ts'
 
 const circuit = 'http:fetch @ web > https://dead.example'
 
 function setUp(options: TenantCircuitsOptions = {}) {
   const clock = { time: 1_800_000_000_000 }
-  const told: string[] = []
+  const events: string[] = []
   const circuits = createTenantCircuits({
     ...{ minCalls: 2, openMs: 1_000, random: () => 0, now: () => clock.time, ...options },
     onEvent: ({ kind, tenant, elsewhere }) =>
-      told.push(`${tenant ?? 'all'} ${kind}${elsewhere === true ? ' elsewhere' : ''}`),
+      events.push(`${tenant ?? 'all'} ${kind}${elsewhere === true ? ' elsewhere' : ''}`),
   })
-  return { clock, told, circuits }
+  return { clock, events, circuits }
 }
 
 function fault(circuits: TenantCircuits, tenant: string, times = 2, name = circuit): void {
@@ -29,24 +29,24 @@ const isOpen = (circuits: TenantCircuits, tenant: string, name = circuit): boole
   }
 }
 
-test('a circuit that one tenant opened is open for that tenant alone', () => {
-  const { circuits, told } = setUp()
+test('a circuit opened by one tenant is open for that tenant only', () => {
+  const { circuits, events } = setUp()
   fault(circuits, 'a')
   assert.equal(isOpen(circuits, 'a'), true)
   assert.equal(isOpen(circuits, 'b'), false)
-  assert.deepEqual(told, ['a opened'])
+  assert.deepEqual(events, ['a opened'])
 })
 
-test('a circuit that several tenants opened is open for all, also for one that never called', () => {
-  const { circuits, told } = setUp()
+test('a circuit opened by several tenants is open for all, including tenants that never called', () => {
+  const { circuits, events } = setUp()
   fault(circuits, 'a')
   fault(circuits, 'b')
   assert.equal(isOpen(circuits, 'c'), true)
-  assert.deepEqual(told, ['a opened', 'b opened', 'all opened'])
+  assert.deepEqual(events, ['a opened', 'b opened', 'all opened'])
   assert.throws(() => circuits.enter(circuit, 'c'), { code: 'CIRCUIT_OPEN', details: { retryAfterMs: 1_000 } })
 })
 
-test('two tenants of many that are served do not open the circuit for the others', () => {
+test('two failing tenants do not open the circuit for others while most tenants succeed', () => {
   const { circuits } = setUp()
   for (const tenant of ['c', 'd', 'e']) circuits.enter(circuit, tenant).succeed()
   fault(circuits, 'a')
@@ -54,8 +54,8 @@ test('two tenants of many that are served do not open the circuit for the others
   assert.equal(isOpen(circuits, 'c'), false)
 })
 
-test('after the rest each tenant makes one trial, and one that succeeds closes the shared circuit', () => {
-  const { circuits, clock, told } = setUp()
+test('after the open period each tenant makes one trial, and a successful trial closes the shared circuit', () => {
+  const { circuits, clock, events } = setUp()
   fault(circuits, 'a')
   fault(circuits, 'b')
   clock.time += 1_000
@@ -65,7 +65,7 @@ test('after the rest each tenant makes one trial, and one that succeeds closes t
   trial.succeed()
   assert.equal(isOpen(circuits, 'c'), false)
   assert.equal(isOpen(circuits, 'd'), false)
-  assert.deepEqual(told.slice(3), ['c opened', 'c trial', 'c closed', 'all closed'])
+  assert.deepEqual(events.slice(3), ['c opened', 'c trial', 'c closed', 'all closed'])
 })
 
 test('a tenant whose trials always fail does not keep the shared circuit open for others', () => {
@@ -79,7 +79,7 @@ test('a tenant whose trials always fail does not keep the shared circuit open fo
   assert.equal(isOpen(circuits, 'b'), false)
 })
 
-test('when the trials of two tenants fail, the shared circuit rests again, for longer', () => {
+test('when the trials of two tenants fail, the shared circuit opens again for a longer period', () => {
   const { circuits, clock } = setUp()
   fault(circuits, 'a')
   fault(circuits, 'b')
@@ -89,16 +89,16 @@ test('when the trials of two tenants fail, the shared circuit rests again, for l
   assert.throws(() => circuits.enter(circuit, 'c'), { code: 'CIRCUIT_OPEN', details: { retryAfterMs: 2_000 } })
 })
 
-test('the shared circuit is forgotten when no tenant tries it any more', () => {
-  const { circuits, clock, told } = setUp()
+test('the shared circuit is dropped when no tenant uses it any more', () => {
+  const { circuits, clock, events } = setUp()
   fault(circuits, 'a')
   fault(circuits, 'b')
   clock.time += 61_000
   assert.equal(isOpen(circuits, 'c'), false)
-  assert.equal(told.at(-1), 'all closed')
+  assert.equal(events.at(-1), 'all closed')
 })
 
-test('a tenant with a hostile number of origins drops its own circuits, never those of another tenant', () => {
+test('a tenant with too many origins evicts its own circuits, never those of another tenant', () => {
   const { circuits } = setUp({ most: 10 })
   fault(circuits, 'b', 2, 'x @ web > https://b.example')
   for (let origin = 0; origin < 100; origin++) fault(circuits, 'a', 2, `x @ web > https://${origin}.example`)
@@ -109,7 +109,7 @@ test('a tenant with a hostile number of origins drops its own circuits, never th
   assert.equal(isOpen(circuits, 'a', 'x @ web > https://99.example'), true)
 })
 
-test('any number of tenants and shared circuits stays below the bound', () => {
+test('the number of circuits stays bounded for any number of tenants and shared circuits', () => {
   const { circuits } = setUp({ most: 5 })
   for (let tenant = 0; tenant < 40; tenant++) {
     fault(circuits, `t${tenant}`)
@@ -119,24 +119,24 @@ test('any number of tenants and shared circuits stays below the bound', () => {
   }
 })
 
-test('a call that says nothing about its backend makes no circuit', () => {
+test('a call without an outcome for its backend creates no circuit', () => {
   const { circuits } = setUp()
   circuits.enter(circuit, 'a').leave()
   assert.deepEqual(circuits.list(), [])
 })
 
-test('what other processes found out counts as what a tenant sees', () => {
-  const { circuits, told } = setUp()
+test('an opening reported by another process counts as an opening by the tenant', () => {
+  const { circuits, events } = setUp()
   circuits.hold(circuit, 'a', 1_000, 1)
   fault(circuits, 'b')
   assert.equal(isOpen(circuits, 'c'), true)
   circuits.close(circuit, undefined)
   assert.equal(isOpen(circuits, 'c'), false)
   assert.equal(isOpen(circuits, 'b'), true)
-  assert.deepEqual(told, ['a opened elsewhere', 'b opened', 'all opened', 'all closed elsewhere'])
+  assert.deepEqual(events, ['a opened elsewhere', 'b opened', 'all opened', 'all closed elsewhere'])
 })
 
-test('a reset closes the circuit of one tenant, or of all of them', () => {
+test('reset closes the circuit of one tenant, or of all tenants', () => {
   const { circuits } = setUp()
   fault(circuits, 'a')
   fault(circuits, 'b')
@@ -147,7 +147,7 @@ test('a reset closes the circuit of one tenant, or of all of them', () => {
   assert.equal(circuits.reset(circuit), false)
 })
 
-test('a snapshot keeps which tenant saw what, and anything else is refused', () => {
+test('a snapshot keeps the circuits of each tenant, and restore refuses an invalid snapshot', () => {
   const { circuits, clock } = setUp()
   for (const tenant of ['a', '__proto__']) fault(circuits, tenant)
   const kept = JSON.parse(JSON.stringify(circuits.snapshot()))
@@ -166,7 +166,7 @@ test('a snapshot keeps which tenant saw what, and anything else is refused', () 
   assert.throws(() => other.circuits.restore([{ key: 'x' }]), { code: 'CONFIG_INVALID' })
 })
 
-test('a key names its circuit and its tenant, whatever a tenant is called', () => {
+test('a circuit key encodes circuit and tenant, for any tenant name', () => {
   for (const tenant of [undefined, 'a', 'for "b"', ' @ local', '"', 'ü\n']) {
     assert.deepEqual(
       readCircuitKey(circuitKey(circuit, tenant)),
@@ -174,4 +174,21 @@ test('a key names its circuit and its tenant, whatever a tenant is called', () =
     )
   }
   assert.deepEqual(readCircuitKey('x for "'), { circuit: 'x for "' })
+})
+
+test('the summary of circuits has whole milliseconds', () => {
+  const own = { key: 'k', circuit: 'k', tenant: 'a', since: 1_000.25, openMs: 10, calls: 6, failures: 6 }
+  const states = [
+    { ...own, state: 'open', retryAt: 2_000.5 },
+    { ...own, tenant: 'b', state: 'closed', since: 900.75 },
+  ] as const
+  const [circuit] = summarizeCircuits(states)
+  assert.equal(circuit?.since, 900)
+  assert.deepEqual(
+    circuit?.tenants.map((one) => [one.since, one.state === 'open' ? one.retryAt : undefined]),
+    [
+      [1_000, 2_001],
+      [900, undefined],
+    ],
+  )
 })

@@ -1,18 +1,17 @@
+import { checkOptions } from '../options/options.ts'
 import {
   type Breaker,
   type BreakerOptions,
   type BreakersOptions,
-  breakerShapes,
+  breakersCheck,
   createBreaker,
   type KeyedJson,
   type Permit,
-  readRows,
 } from './breaker.ts'
-import { type BreakerEvent, readBreaker, refusal, steadyNow } from './circuit.ts'
-import { circuitKey, readCircuitKey, type TenantState } from './circuit-summary.ts'
-import { checkShapes } from './options.ts'
+import { type BreakerEvent, refusal, steadyNow } from './circuit.ts'
+import { circuitKey, readBreaker, readCircuitKey, readRows, type TenantState } from './circuit-state.ts'
 
-/** An event of one tenant's circuit, or, without a tenant, of the circuit that all share; `name` is the same for both. */
+/** An event of the circuit of one tenant, or, without a tenant, of the shared circuit; `name` is the same for both. */
 export type TenantCircuitEvent = BreakerEvent & { readonly tenant?: string }
 
 export interface TenantCircuitsOptions extends Omit<BreakersOptions, 'onEvent'> {
@@ -20,40 +19,40 @@ export interface TenantCircuitsOptions extends Omit<BreakersOptions, 'onEvent'> 
 }
 
 /**
- * Circuits that one tenant cannot open for another.
+ * Circuits per tenant: one tenant cannot open the circuit of another.
  *
- * Every tenant has a window and a circuit of its own for each name, because a fault may come from what the tenant asked
- * for. What no tenant can be blamed for alone opens the *shared* circuit:
- * - The shared circuit opens when the circuits of at least two tenants rest at the same time, and those tenants are at
- *   least `failureRatio` of the tenants that lately used it. It refuses everyone, for as long as the last of them rests.
- * - After that rest each tenant makes one trial of its own. A trial that succeeds closes the shared circuit and the
- *   circuit of its tenant. One that fails opens the circuit of its tenant alone, for longer; when a second tenant's
- *   trial fails too, the shared circuit opens again.
- * - A process that serves one tenant has only that tenant's circuits.
+ * Every tenant has its own window and circuit for each name, because a fault may be caused by the arguments of the
+ * tenant. Faults of several tenants open the *shared* circuit:
+ * - The shared circuit opens when the circuits of at least two tenants are open at the same time, and those tenants are
+ *   at least `failureRatio` of the tenants that used it recently. It refuses all tenants until the last of those open
+ *   periods ends.
+ * - After that each tenant makes one trial. A successful trial closes the shared circuit and the circuit of its tenant. A
+ *   failed trial opens the circuit of its tenant for longer; when the trial of a second tenant fails too, the shared
+ *   circuit opens again.
+ * - A process that serves one tenant has only the circuits of that tenant.
  *
- * At most `most` circuits are kept. A further one replaces a circuit of the tenant that has the most of them: one without
- * failures first, then the one longest unused. A call that says nothing about its backend makes no circuit.
+ * At most `most` circuits are kept. A further one evicts a circuit of the tenant with the most: one without failures
+ * first, then the least recently used. A call without an outcome for its backend creates no circuit.
  */
 export interface TenantCircuits {
-  /** Leave for one call of a tenant; throws CIRCUIT_OPEN. */
+  /** Permits one call of a tenant, or throws CIRCUIT_OPEN. */
   enter(circuit: string, tenant: string): Permit
-  /** The circuit that the next call of this tenant would be the trial of; undefined when it would be none. */
+  /** The circuit whose trial the next call of this tenant would be; undefined when it would not be a trial. */
   due(circuit: string, tenant: string): Breaker | undefined
-  /** Opens a circuit because other processes did; without a tenant the shared one. */
+  /** Opens the circuit of a tenant, or without a tenant the shared one, because another process did. */
   hold(circuit: string, tenant: string | undefined, restMs: number, streak: number): void
-  /** Closes the circuit of a tenant, or the shared one, because other processes did. */
+  /** Closes the circuit of a tenant, or without a tenant the shared one, because another process did. */
   close(circuit: string, tenant: string | undefined): void
-  /** Closes a circuit for everyone, or for one tenant; whether there was one that was not closed. */
+  /** Closes a circuit for all tenants, or for one; returns whether a circuit was not closed before. */
   reset(circuit: string, tenant?: string): boolean
   list(): TenantState[]
   snapshot(): KeyedJson[]
-  /** Takes up what `snapshot` gave, beside what is there; CONFIG_INVALID when it is anything else. */
+  /** Adds the circuits of a `snapshot`; throws CONFIG_INVALID for anything else. */
   restore(json: unknown): void
 }
 
 export function createTenantCircuits(options: TenantCircuitsOptions = {}): TenantCircuits {
-  const { name: _, ...shapes } = breakerShapes
-  checkShapes('createBreakers', options, { ...shapes, most: { kind: 'number', least: 1, whole: true } })
+  checkOptions('options of createTenantCircuits', breakersCheck, options)
   return new Circuits(options)
 }
 
@@ -62,13 +61,13 @@ interface Own {
   readonly kind: 'own'
   readonly breaker: Breaker
   readonly tenant: string
-  /** It is open because of the shared circuit, and not by faults of its own. */
+  /** Open because of the shared circuit, not because of faults of this tenant. */
   follows: boolean
-  /** Counts up with each use, for the order in which circuits are dropped. */
+  /** Sequence number of the last use, for eviction. */
   used: number
 }
 
-/** A rest that several tenants asked for; each tenant makes the trials of its own circuit. */
+/** The open period of the shared circuit; each tenant makes the trials of its own circuit. */
 interface Shared {
   readonly kind: 'shared'
   readonly since: number
@@ -93,11 +92,11 @@ class Circuits implements TenantCircuits {
   readonly #maxOpenMs: number
   readonly #now: () => number
   readonly #places = new Map<string, CircuitEntry>()
-  /** How many circuits each tenant has; the shared ones are under `undefined`. */
+  /** Circuits per tenant; the shared ones are under `undefined`. */
   readonly #counts = new Map<string | undefined, number>()
   #size = 0
   #uses = 0
-  /** A tenant's circuit is being opened because of the shared one. */
+  /** True while the circuit of a tenant changes because of the shared circuit. */
   #following = false
 
   constructor({ most = 1_000, onEvent, ...each }: TenantCircuitsOptions) {
@@ -112,7 +111,7 @@ class Circuits implements TenantCircuits {
 
   enter(circuit: string, tenant: string): Permit {
     const place = this.#places.get(circuit)
-    if (place?.shared !== undefined) this.#heed(place, place.shared, tenant, true)
+    if (place?.shared !== undefined) this.#checkShared(place, place.shared, tenant, true)
     const own = place?.owns.get(tenant)
     if (own === undefined) return new FirstPermit(() => this.#first(circuit, tenant))
     own.used = ++this.#uses
@@ -121,7 +120,7 @@ class Circuits implements TenantCircuits {
 
   due(circuit: string, tenant: string): Breaker | undefined {
     const place = this.#places.get(circuit)
-    if (place?.shared !== undefined) this.#heed(place, place.shared, tenant, false)
+    if (place?.shared !== undefined) this.#checkShared(place, place.shared, tenant, false)
     const own = place?.owns.get(tenant)?.breaker
     return own?.due === true ? own : undefined
   }
@@ -131,7 +130,7 @@ class Circuits implements TenantCircuits {
       this.#share(this.#place(circuit), restMs, streak, { elsewhere: true })
     } else {
       this.#own(circuit, tenant).breaker.hold(restMs, streak)
-      if (restMs > 0) this.#consider(this.#place(circuit), restMs, streak)
+      if (restMs > 0) this.#openSharedIfDue(this.#place(circuit), restMs, streak)
     }
   }
 
@@ -158,7 +157,9 @@ class Circuits implements TenantCircuits {
       const { circuit, shared } = place
       const owns = [...place.owns.values()].map(({ tenant, breaker }) => ({
         ...breaker.state,
-        ...{ key: circuitKey(circuit, tenant), circuit, tenant },
+        key: circuitKey(circuit, tenant),
+        circuit,
+        tenant,
       }))
       if (shared === undefined) return owns
       const { since, openMs, until: retryAt } = shared
@@ -192,8 +193,8 @@ class Circuits implements TenantCircuits {
     }
   }
 
-  /** Refuses a call while the shared circuit rests; after that one call of each tenant goes through, as its trial. */
-  #heed(place: CircuitEntry, shared: Shared, tenant: string, refuses: boolean): void {
+  /** Refuses a call while the shared circuit is open; after that one call per tenant is admitted as its trial. */
+  #checkShared(place: CircuitEntry, shared: Shared, tenant: string, refuses: boolean): void {
     const now = this.#now()
     shared.used = ++this.#uses
     if (now < shared.until) {
@@ -206,7 +207,7 @@ class Circuits implements TenantCircuits {
     }
   }
 
-  /** Changes the circuit of a tenant because of the shared one; other processes hear of it as of a finding of this one. */
+  /** Changes the circuit of a tenant because of the shared one; the event is emitted as a local one. */
   #follow(own: Own, change: () => void): void {
     this.#following = true
     change()
@@ -214,15 +215,15 @@ class Circuits implements TenantCircuits {
     own.follows = own.breaker.state.state !== 'closed'
   }
 
-  /** Opens the shared circuit when several tenants, and not a few of many, find the backend at fault. */
-  #consider(place: CircuitEntry, restMs: number, streak: number): void {
-    let [resting, well] = [0, 0]
+  /** Opens the shared circuit when at least two tenants, and at least `failureRatio` of the tenants, see faults. */
+  #openSharedIfDue(place: CircuitEntry, restMs: number, streak: number): void {
+    let [failing, healthy] = [0, 0]
     for (const { breaker } of place.owns.values()) {
       const { state } = breaker
-      if (state.state === 'open' && !breaker.due) resting += 1
-      else if (state.state === 'closed' && state.calls > state.failures) well += 1
+      if (state.state === 'open' && !breaker.due) failing += 1
+      else if (state.state === 'closed' && state.calls > state.failures) healthy += 1
     }
-    if (resting >= 2 && resting >= this.#ratio * (resting + well)) this.#share(place, restMs, streak)
+    if (failing >= 2 && failing >= this.#ratio * (failing + healthy)) this.#share(place, restMs, streak)
   }
 
   #share(place: CircuitEntry, restMs: number, streak: number, source: { readonly elsewhere?: true } = {}): void {
@@ -230,8 +231,8 @@ class Circuits implements TenantCircuits {
     const openMs = Math.round(Math.max(0, Math.min(restMs, this.#maxOpenMs)))
     const before = place.shared
     const until = Math.max(before?.until ?? 0, at + openMs)
-    if (before === undefined) this.#room(undefined)
-    // Making room may have dropped the last circuit here, and the place with it.
+    if (before === undefined) this.#reserve(undefined)
+    // The eviction may have dropped the last circuit of this entry, and the entry with it.
     this.#places.set(place.circuit, place)
     place.shared = {
       kind: 'shared',
@@ -256,14 +257,14 @@ class Circuits implements TenantCircuits {
     }
   }
 
-  #changed(place: CircuitEntry, tenant: string, told: BreakerEvent): void {
-    const { elsewhere, ...event } = told
+  #changed(place: CircuitEntry, tenant: string, change: BreakerEvent): void {
+    const { elsewhere, ...event } = change
     const own = elsewhere !== true || this.#following
     this.#tell({ ...event, tenant, ...(own ? {} : { elsewhere: true }) })
     if (!own || this.#following) return
     const kept = place.owns.get(tenant)
     if (kept !== undefined && event.kind !== 'trial') kept.follows = false
-    if (event.kind === 'opened') this.#consider(place, event.retryAt - event.at, event.streak)
+    if (event.kind === 'opened') this.#openSharedIfDue(place, event.retryAt - event.at, event.streak)
     if (event.kind === 'closed') this.#unshare(place)
   }
 
@@ -279,7 +280,7 @@ class Circuits implements TenantCircuits {
     return place
   }
 
-  /** Counts a call that began before its tenant had a circuit, unless other calls have opened one meanwhile. */
+  /** Counts a call that started before its tenant had a circuit, unless other calls have opened one meanwhile. */
   #first(circuit: string, tenant: string): Permit | undefined {
     const { breaker } = this.#own(circuit, tenant)
     return breaker.state.state === 'closed' ? breaker.enter() : undefined
@@ -288,7 +289,7 @@ class Circuits implements TenantCircuits {
   #own(circuit: string, tenant: string): Own {
     const known = this.#places.get(circuit)?.owns.get(tenant)
     if (known !== undefined) return known
-    this.#room(tenant)
+    this.#reserve(tenant)
     const place = this.#place(circuit)
     const onEvent = (event: BreakerEvent): void => this.#changed(place, tenant, event)
     const breaker = createBreaker({ ...this.#each, name: circuit, onEvent })
@@ -297,8 +298,8 @@ class Circuits implements TenantCircuits {
     return own
   }
 
-  /** Counts one more circuit of a tenant, after one of the tenant with the most was dropped where there are too many. */
-  #room(tenant: string | undefined): void {
+  /** Evicts a circuit of the tenant with the most when there are too many, then counts one more for this tenant. */
+  #reserve(tenant: string | undefined): void {
     if (this.#size >= this.#most) this.#drop()
     this.#size += 1
     this.#counts.set(tenant, (this.#counts.get(tenant) ?? 0) + 1)
@@ -313,14 +314,18 @@ class Circuits implements TenantCircuits {
   }
 
   #drop(): void {
-    const [[owner]] = [...this.#counts].sort(([, one], [, other]) => other - one) as [[string | undefined, number]]
-    let least: { readonly place: CircuitEntry; readonly used: number; readonly well: boolean } | undefined
+    let owner: string | undefined
+    let most = 0
+    for (const [tenant, count] of this.#counts) {
+      if (count > most) [owner, most] = [tenant, count]
+    }
+    let least: { readonly place: CircuitEntry; readonly used: number; readonly healthy: boolean } | undefined
     for (const place of this.#places.values()) {
       const kept = owner === undefined ? place.shared : place.owns.get(owner)
       if (kept === undefined) continue
-      const well = kept.kind === 'own' && isWell(kept.breaker)
-      const sooner = least === undefined || (well === least.well ? kept.used < least.used : well)
-      if (sooner) least = { place, used: kept.used, well }
+      const healthy = kept.kind === 'own' && isHealthy(kept.breaker)
+      const sooner = least === undefined || (healthy === least.healthy ? kept.used < least.used : healthy)
+      if (sooner) least = { place, used: kept.used, healthy }
     }
     if (least === undefined) return
     if (owner === undefined) least.place.shared = undefined
@@ -329,11 +334,11 @@ class Circuits implements TenantCircuits {
   }
 }
 
-function isWell({ state }: Breaker): boolean {
+function isHealthy({ state }: Breaker): boolean {
   return state.state === 'closed' && state.failures === 0
 }
 
-/** Leave for a call that has no circuit yet: one is made when the call says something about its backend. */
+/** A permit for a call without a circuit: the circuit is created when the call has an outcome for its backend. */
 class FirstPermit implements Permit {
   readonly trial = false
   #enter: (() => Permit | undefined) | undefined

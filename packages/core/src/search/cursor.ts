@@ -6,12 +6,12 @@ import type { RankPosition } from './score.ts'
 const maxCursor = 8_192
 const alphabet = /^[A-Za-z0-9_-]+$/
 
-/** Writes what a next page needs as opaque text: its kind, then plain values. */
+/** Encodes the state of the next page as opaque text: the kind, then plain values. */
 export function encodeCursor(kind: string, values: readonly unknown[]): string {
   return Buffer.from(JSON.stringify([kind, ...values])).toString('base64url')
 }
 
-/** Reads the values of a cursor of this kind; they are still to be checked one by one. */
+/** Decodes the values of a cursor of this kind; the caller must check each of them. */
 export function decodeCursor(kind: string, cursor: string): readonly unknown[] {
   if (typeof cursor !== 'string' || cursor.length > maxCursor || !alphabet.test(cursor)) throw cursorFault()
   let values: unknown
@@ -24,13 +24,13 @@ export function decodeCursor(kind: string, cursor: string): readonly unknown[] {
   return values.slice(1)
 }
 
-/** Ties a cursor to its query: enough of a digest that nobody hits another by accident. */
+/** Binds a cursor to its query; the digest is long enough that two queries do not collide by accident. */
 export function queryDigest(query: unknown): string {
   return digestOf(query).slice(0, 16)
 }
 
-/** The error for a cursor that this query cannot go on from. */
-export function cursorFault(message = 'is not a cursor that this query gave', cause?: unknown): ToolError {
+/** The error for a cursor that this query cannot continue from. */
+export function cursorFault(message = 'is not a cursor of this query', cause?: unknown): ToolError {
   const issues = [{ path: '/cursor', message }]
   return new ToolError('INPUT_INVALID', `The cursor ${message}; start again without it.`, {
     details: { issues },
@@ -44,15 +44,15 @@ const maxScore = 2 ** 31
 const maxKey = 512
 const maxTermLength = 128
 
-/** Where a search stands: its last hit, and all numbers that its scores were made with. */
+/** The position of a search: its last hit, and every number that its scores depend on. */
 export interface SearchCursor {
   readonly plan: Plan
   readonly last: RankPosition
-  /** The highest score by words on the first page when meaning took part in it; 0 when it did not. */
+  /** The highest word score of the first page of a search with an embedder; 0 without one. */
   readonly top: number
 }
 
-/** Writes a place as a cursor that only the same query can go on from. */
+/** Encodes a position as a cursor that only the same query can continue from. */
 export function writeSearchCursor(digest: string, { plan, last, top }: SearchCursor): string {
   return encodeCursor(kind, [
     digest,
@@ -66,17 +66,21 @@ export function writeSearchCursor(digest: string, { plan, last, top }: SearchCur
   ])
 }
 
-/** Reads a cursor; anything but what `writePlace` could have written for this query is refused. */
+/** Decodes a cursor; refuses anything that `writeSearchCursor` cannot have written for this query. */
 export function readSearchCursor(digest: string, cursor: string): SearchCursor {
   const [found, style, averageLength, terms, refining, score, key, top, ...rest] = decodeCursor(kind, cursor)
   if (found !== digest) throw cursorFault('belongs to another query or other filters')
-  if (!styles.includes(style)) throw cursorFault()
+  if (!isStyle(style)) throw cursorFault()
   if (rest.length > 0 || !isNumber(averageLength, 1, 255) || !isWeighted(terms) || !isWeighted(refining)) {
     throw cursorFault()
   }
   if (!isNumber(score, 1, maxScore) || !isNumber(top, 0, maxScore)) throw cursorFault()
   if (typeof key !== 'string' || key.length > maxKey || terms.length + refining.length > maxTerms) throw cursorFault()
-  return { plan: { style: style as QueryStyle, averageLength, terms, refining }, last: { score, key }, top }
+  return { plan: { style, averageLength, terms, refining }, last: { score, key }, top }
+}
+
+function isStyle(value: unknown): value is QueryStyle {
+  return styles.includes(value)
 }
 
 function isNumber(value: unknown, least: number, most: number): value is number {

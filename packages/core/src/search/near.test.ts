@@ -3,25 +3,25 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { editDistance, nearest } from './near.ts'
 
-test('the nearest names come first, whatever their case', () => {
+test('the nearest names come first, regardless of case', () => {
   const names = ['timeoutMs', 'retries', 'timeout', 'Tools']
   assert.deepEqual(nearest('timeoutMS', names), ['timeoutMs', 'timeout'])
   assert.deepEqual(nearest('tool', names), ['Tools'])
   assert.deepEqual(nearest('unrelated', names), [])
 })
 
-test('there are no more names than asked for, and equal ones go by name', () => {
+test('at most the requested number of names is returned, and ties sort by name', () => {
   const names = ['ab', 'ac', 'ad', 'ae', 'af', 'ag', 'ah', 'ai', 'aj', 'ak', 'al', 'am', 'an']
   assert.deepEqual(nearest('aa', names.toReversed()), ['ab', 'ac', 'ad'])
   assert.deepEqual(nearest('aa', names, { limit: 1 }), ['ab'])
 })
 
-test('an empty or endless name has no neighbours', () => {
+test('an empty or overlong name has no near names', () => {
   assert.deepEqual(nearest('', ['a']), [])
   assert.deepEqual(nearest('a'.repeat(100_000), ['a']), [])
 })
 
-test('a swap of neighbours is one edit', () => {
+test('a transposition of adjacent characters is one edit', () => {
   assert.equal(editDistance('craete', 'create', 2), 1)
 })
 
@@ -41,7 +41,7 @@ function plainDistance(a: string, b: string): number {
   return at(a.length, b.length)
 }
 
-test('the distance is the textbook’s, cut off above the limit', () => {
+test('the edit distance equals the textbook distance, capped above the limit', () => {
   const text = fc.stringMatching(/^[ab1]{0,5}$/)
   fc.assert(
     fc.property(text, text, fc.nat(3), (a, b, limit) => {
@@ -50,7 +50,7 @@ test('the distance is the textbook’s, cut off above the limit', () => {
   )
 })
 
-test('a name within the allowed edits is never overlooked', () => {
+test('every name within the allowed number of edits is found', () => {
   const text = fc.stringMatching(/^[a-d1_]{1,6}$/)
   fc.assert(
     fc.property(text, fc.array(text, { maxLength: 5 }), (wanted, names) => {

@@ -1,7 +1,7 @@
 import type { Issue } from '@gantry/contract'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 
-/** What a name must share with the wanted one to be suggested, and how many are. */
+/** Limits of suggestions for a misspelled name. */
 export interface NearOptions {
   /** 3 when absent. */
   readonly limit?: number
@@ -12,20 +12,20 @@ export interface NearOptions {
 const longest = 256
 
 /**
- * The names nearest to one that does not exist, best first, for a message that helps.
- * Case is ignored. Linear in the number of names, with most of them refused by their letters alone.
+ * The names nearest to an unknown one, best first, for suggestions in errors.
+ * Case is ignored. Linear in the number of names; the signature alone excludes most of them.
  */
 export function nearest(wanted: string, names: Iterable<string>, options: NearOptions = {}): string[] {
   if (wanted.length === 0 || wanted.length > longest) return []
   const limit = options.limit ?? 3
   const target = wanted.toLowerCase()
-  const signature = letters(target)
+  const signature = signatureOf(target)
   let allowed = options.maxDistance ?? Math.min(4, Math.max(1, Math.floor(target.length / 3)))
   const best: { readonly name: string; readonly distance: number }[] = []
   for (const name of names) {
     if (Math.abs(name.length - target.length) > allowed) continue
     const folded = name.toLowerCase()
-    if (bitCount(letters(folded) ^ signature) > 2 * allowed) continue
+    if (bitCount(signatureOf(folded) ^ signature) > 2 * allowed) continue
     const distance = editDistance(target, folded, allowed)
     if (distance > allowed) continue
     best.push({ name, distance })
@@ -40,8 +40,8 @@ function closer(a: { name: string; distance: number }, b: { name: string; distan
   return a.distance - b.distance || (a.name < b.name ? -1 : 1)
 }
 
-/** A bit for each letter and for a few groups of other characters; one edit changes at most two bits. */
-export function letters(text: string): number {
+/** A bit for each of a to z and for a few groups of other characters; one edit changes at most two bits. */
+export function signatureOf(text: string): number {
   let bits = 0
   for (let index = 0; index < text.length; index += 1) {
     const code = text.charCodeAt(index)
@@ -58,7 +58,7 @@ export function bitCount(bits: number): number {
   return (((nibbles + (nibbles >>> 4)) & 0x0f0f0f0f) * 0x01010101) >>> 24
 }
 
-/** Edits (insert, delete, replace, swap of neighbours) from one text to another; `limit + 1` as soon as it is more. */
+/** Edits (insert, delete, replace, transpose) from one text to another; `limit + 1` as soon as there are more. */
 export function editDistance(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) > limit) return limit + 1
   let start = 0
@@ -72,7 +72,7 @@ export function editDistance(a: string, b: string, limit: number): number {
   return tableDistance(a.slice(start, endA), b.slice(start, endB), limit)
 }
 
-/** Fills the table of edits row by row, only near its diagonal: further away there are more edits than allowed. */
+/** Fills the edit table row by row, only near its diagonal: cells further away exceed the limit. */
 function tableDistance(a: string, b: string, limit: number): number {
   const over = limit + 1
   let before: number[] = []
@@ -103,13 +103,13 @@ function tableDistance(a: string, b: string, limit: number): number {
   return Math.min(last[b.length] ?? over, over)
 }
 
-/** ` (did you mean "x"?)` for a word that is nearly a known one, or nothing. */
+/** ` (did you mean "x"?)` for a word close to a known one, otherwise an empty string. */
 export function didYouMean(word: string, known: Iterable<string>): string {
   const [near] = nearest(word, known, { limit: 1 })
   return near === undefined ? '' : ` (did you mean "${near}"?)`
 }
 
-/** One issue for each key that nobody reads, with the one that was probably meant; `message` says what it is not. */
+/** One issue for each unknown key, with the nearest known key as a suggestion after `message`. */
 export function unknownKeys(value: object, known: readonly string[], path: string, message: string): readonly Issue[] {
   const unknown = Object.keys(value).filter((key) => !known.includes(key))
   return unknown.map((key) => ({

@@ -1,16 +1,16 @@
-import { utf8Length } from '../json/limits.ts'
+import { utf8Length } from '../json/plain.ts'
 import type { Dictionary } from './dictionary.ts'
 import { isCommon, isConversational, rootOf, tokenize } from './tokenize.ts'
 
 /**
- * How a query is meant. Keywords are words of a name or its beginning, so that names count far more than descriptions.
- * A question is prose: its words meet the prose of descriptions, and a name is one short text among them.
+ * The style of a query. Keywords are words or prefixes of a name, so names weigh far more than descriptions.
+ * A question is prose: it is matched with descriptions, and a name is one short text among them.
  */
 export type QueryStyle = 'keywords' | 'question'
 
 /**
- * A query made ready: which terms count how much. It holds every number of the corpus that scoring uses,
- * so the same plan gives a document the same score whatever was added or removed since.
+ * A compiled query: its terms and their weights. It holds every corpus statistic that scoring uses,
+ * so the same plan gives a document the same score after additions and removals.
  */
 export interface Plan {
   readonly style: QueryStyle
@@ -18,7 +18,7 @@ export interface Plan {
   readonly averageLength: number
   /** Terms that find documents, with their weights as whole numbers. */
   readonly terms: readonly WeightedTerm[]
-  /** Terms that so many documents hold that they only add to the score of those found by others. */
+  /** Terms too common to find documents; they only add to the score of documents found by other terms. */
   readonly refining: readonly WeightedTerm[]
 }
 
@@ -26,26 +26,33 @@ export type WeightedTerm = readonly [term: string, scale: number]
 
 export const maxTerms = 256
 export const maxScale = 1_000_000
-/** Bytes of all terms together, because a cursor carries the plan and has to fit a URL; each has its weight beside it. */
+/** Limit on the bytes of all terms and their weights, because a cursor carries the plan and must fit into a URL. */
 const maxPlanBytes = 5_000
 const weightBytes = 12
-/** Documents looked at for all terms together, the rarest first, so that a long question costs a bounded time. */
+/** Limit on postings read for all terms, the rarest first, so that a long question takes bounded time. */
 const maxPostings = 400_000
-const maxQuery = 16_384
+/** Longer queries are refused. */
+export const maxQuery = 1_048_576
+/** Characters of a query that are tokenized at a time; the whole is read until it has `maxTokens` tokens. */
+const sliceLength = 16_384
+/** More than texts of the longest query have; only characters that stand for several words reach it. */
+const maxTokens = 262_144
 const maxQueryTokens = 256
+/** Words ranked at a time, so that ranking takes time linear in the length of a query. */
+const rankedAtOnce = 4_096
 const leastCommon = 5_000
-/** A query of so few words is keywords, whatever they are. */
+/** A query of at most this many words is always keywords. */
 const fewWords = 4
 const scaleUnit = 10_000
 const prefixes = { least: 3, limit: 4, scan: 64, weight: 0.4 }
 const inflected = { least: 3, scan: 64, weight: 0.6 }
 const typos = { least: 4, twice: 8, limit: 4, weight: 0.5, words: 8 }
 
-/** Turns a query into terms that exist: the words themselves, longer words that begin so, and mended typos. */
+/** Turns a query into terms of the index: its words, longer words with them as prefix, and corrected typos. */
 export function makePlan(query: string, dictionary: Dictionary, documents: number, totalLength: number): Plan {
   const { style, tokens } = readQuery(query, dictionary)
   const scales = new Map<string, number>()
-  const budget = { mended: typos.words }
+  const budget = { corrected: typos.words }
   for (const token of tokens) {
     for (const [number, weight, ceiling] of expand(token, style, dictionary, budget)) {
       const idf = Math.min(inverse(documents, dictionary.frequency(number)), ceiling(documents))
@@ -58,13 +65,13 @@ export function makePlan(query: string, dictionary: Dictionary, documents: numbe
   return { style, averageLength, ...parted(bounded(scales, dictionary), dictionary, documents) }
 }
 
-/** The terms that tell most, within the bounds of a plan. */
+/** The terms with the most weight that fit the limits of a plan. */
 function bounded(scales: ReadonlyMap<string, number>, dictionary: Dictionary): readonly WeightedTerm[] {
-  const telling = [...scales].sort(([a, one], [b, other]) => other - one || (a < b ? -1 : 1))
+  const significant = [...scales].sort(([a, one], [b, other]) => other - one || (a < b ? -1 : 1))
   const kept: WeightedTerm[] = []
   let bytes = 0
   let postings = 0
-  for (const weighted of telling) {
+  for (const weighted of significant) {
     const [term] = weighted
     bytes += utf8Length(term) + weightBytes
     postings += dictionary.frequency(dictionary.find(term))
@@ -75,7 +82,7 @@ function bounded(scales: ReadonlyMap<string, number>, dictionary: Dictionary): r
   return kept
 }
 
-/** Sets terms apart that a quarter of a large corpus holds, because finding by them costs much and tells little. */
+/** Separates terms that a quarter of a large corpus holds: searching by them is costly and discriminates little. */
 function parted(all: readonly WeightedTerm[], dictionary: Dictionary, documents: number) {
   const most = Math.max(leastCommon, documents / 4)
   const isRare = ([term]: WeightedTerm): boolean => dictionary.frequency(dictionary.find(term)) <= most
@@ -85,42 +92,63 @@ function parted(all: readonly WeightedTerm[], dictionary: Dictionary, documents:
 }
 
 /**
- * The words of a query, each once, the rarest of them when there are too many. A query without spaces, of few words, or
- * without a word that only joins others is keywords; anything else is a question, whose words of politeness are dropped.
+ * The distinct words of a query, the rarest when there are too many. A query without spaces, with few words, or without
+ * stop words is keywords; anything else is a question, whose conversational words are dropped.
  */
 function readQuery(query: string, dictionary: Dictionary): { style: QueryStyle; tokens: readonly string[] } {
   const text = query.slice(0, maxQuery).trim()
-  const all: string[] = []
-  tokenize(text, all, maxQuery)
-  const words = new Set(all)
-  const telling = [...words].filter((token) => !isCommon(token))
-  const spelled = !/\s/.test(text) || telling.length === words.size
-  const style = spelled || telling.length <= fewWords ? 'keywords' : 'question'
-  const asked = style === 'question' ? telling.filter((token) => !isConversational(token)) : telling
-  const tokens = [asked, telling, [...words]].find((some) => some.length > 0) ?? []
+  const words = wordsOf(text)
+  const significant = [...words].filter((token) => !isCommon(token))
+  const spelled = !/\s/.test(text) || significant.length === words.size
+  const style = spelled || significant.length <= fewWords ? 'keywords' : 'question'
+  const asked = style === 'question' ? significant.filter((token) => !isConversational(token)) : significant
+  const tokens = [asked, significant, [...words]].find((some) => some.length > 0) ?? []
   return { style, tokens: tokens.length <= maxQueryTokens ? tokens : rarest(tokens, dictionary) }
 }
 
-/** Words that nothing holds come last: they may be typos, but most are values that a question names. */
+function wordsOf(text: string): ReadonlySet<string> {
+  const words = new Set<string>()
+  let count = 0
+  for (let start = 0; start < text.length && count < maxTokens; ) {
+    const slice = text.slice(start, start + sliceLength)
+    const isLast = start + sliceLength >= text.length
+    const space = isLast ? -1 : Math.max(slice.lastIndexOf(' '), slice.lastIndexOf('\n'))
+    const end = start + (space > 0 ? space : slice.length)
+    const tokens: string[] = []
+    tokenize(text.slice(start, end), tokens, maxTokens - count)
+    for (const token of tokens) words.add(token)
+    count += tokens.length
+    start = end
+  }
+  return words
+}
+
+/** Unknown words come last: they may be typos, but most are values in a question. */
 function rarest(tokens: readonly string[], dictionary: Dictionary): readonly string[] {
-  const ranked = tokens.map((token) => {
+  let ranked: { readonly token: string; readonly frequency: number }[] = []
+  const keepRarest = (): void => {
+    ranked.sort((a, b) => a.frequency - b.frequency || (a.token < b.token ? -1 : 1))
+    ranked = ranked.slice(0, maxQueryTokens)
+  }
+  for (const token of tokens) {
     const number = dictionary.find(token)
-    return { token, frequency: (number < 0 ? 0 : dictionary.frequency(number)) || Number.POSITIVE_INFINITY }
-  })
-  ranked.sort((a, b) => a.frequency - b.frequency || (a.token < b.token ? -1 : 1))
-  return ranked.slice(0, maxQueryTokens).map(({ token }) => token)
+    ranked.push({ token, frequency: (number < 0 ? 0 : dictionary.frequency(number)) || Number.MAX_SAFE_INTEGER })
+    if (ranked.length === rankedAtOnce) keepRarest()
+  }
+  keepRarest()
+  return ranked.map(({ token }) => token)
 }
 
 type Expansion = readonly [number: number, weight: number, ceiling: (documents: number) => number]
 
 const unlimited = () => Number.POSITIVE_INFINITY
 
-/** A longer, inflected or mended word never counts more than the word itself would, however rare it is. */
+/** A longer, inflected or corrected word never weighs more than the word itself, however rare it is. */
 function expand(
   token: string,
   style: QueryStyle,
   dictionary: Dictionary,
-  budget: { mended: number },
+  budget: { corrected: number },
 ): readonly Expansion[] {
   const exact = dictionary.find(token)
   const frequency = exact < 0 ? 0 : dictionary.frequency(exact)
@@ -136,12 +164,12 @@ function expand(
   }
   if (found.length > 0) return found
   const split = compound(token, dictionary)
-  if (split.length > 0 || budget.mended === 0) return split
-  budget.mended -= 1
-  return mended(token, dictionary)
+  if (split.length > 0 || budget.corrected === 0) return split
+  budget.corrected -= 1
+  return corrected(token, dictionary)
 }
 
-/** Other forms of a word: `booked` and `booking` for `book`. */
+/** Inflected forms of a word: `booked` and `booking` for `book`. */
 function inflections(token: string, dictionary: Dictionary): readonly number[] {
   const root = rootOf(token)
   if (root.length < inflected.least) return []
@@ -151,7 +179,7 @@ function inflections(token: string, dictionary: Dictionary): readonly number[] {
     .filter((number) => number >= 0 && dictionary.frequency(number) > 0 && rootOf(dictionary.term(number)) === root)
 }
 
-/** `createissue` means `create` and `issue` when both are words here; the rarer pair wins. */
+/** Splits `createissue` into `create` and `issue` when both are known terms; the rarer pair wins. */
 function compound(token: string, dictionary: Dictionary): readonly Expansion[] {
   let best: readonly [number, number] | undefined
   let least = Number.POSITIVE_INFINITY
@@ -167,7 +195,7 @@ function compound(token: string, dictionary: Dictionary): readonly Expansion[] {
   return best === undefined ? [] : best.map((number) => [number, 0.8, unlimited])
 }
 
-function mended(token: string, dictionary: Dictionary): readonly Expansion[] {
+function corrected(token: string, dictionary: Dictionary): readonly Expansion[] {
   if (token.length < typos.least) return []
   const edits = token.length >= typos.twice ? 2 : 1
   return dictionary
@@ -175,7 +203,7 @@ function mended(token: string, dictionary: Dictionary): readonly Expansion[] {
     .map((match) => [match.number, typos.weight / match.edits, unlimited])
 }
 
-/** How much a term tells, by how few documents hold it (BM25's idf, never negative). */
+/** The weight of a term, by how few documents hold it (BM25's idf, never negative). */
 function inverse(documents: number, frequency: number): number {
   return Math.log(1 + (documents - frequency + 0.5) / (frequency + 0.5))
 }

@@ -1,8 +1,6 @@
-import type { Dictionary } from './dictionary.ts'
-import { boostOf, repeatsOf } from './document.ts'
-import { type Documents, loweredFlag, removedFlag } from './documents.ts'
+import { type Dictionary, firstChunk, nextChunk, type Postings } from './dictionary.ts'
+import { boostOf, type Documents, loweredFlag, removedFlag, repeatsOf } from './document.ts'
 import type { Plan, QueryStyle, WeightedTerm } from './plan.ts'
-import { firstChunk, nextChunk, type Postings } from './postings.ts'
 
 /**
  * BM25's saturation and length normalisation in units of a word of a description, and how much of the boost of a name
@@ -14,12 +12,12 @@ const styles = {
 } as const satisfies { readonly [style in QueryStyle]: object }
 const lowered = 0.5
 
-/** Room for one pass over the postings, used again by the next. */
+/** Buffers for one pass over the postings, reused by the next pass. */
 export class Scratch {
   scores = new Int32Array(0)
   numbers = new Uint32Array(0)
 
-  /** Makes room for so many documents; all scores are zero between uses. */
+  /** Grows the buffers for this many documents; all scores are zero between uses. */
   fit(documents: number): void {
     if (documents <= this.scores.length) return
     this.scores = new Int32Array(documents + (documents >> 1))
@@ -31,7 +29,7 @@ export class Scratch {
   }
 }
 
-/** What one pass reads. */
+/** The data that one pass reads. */
 export interface Corpus {
   readonly dictionary: Dictionary
   readonly postings: Postings
@@ -52,7 +50,7 @@ export function scoreAll(plan: Plan, corpus: Corpus, scratch: Scratch): Candidat
   return { numbers: scratch.numbers, count, scores: scratch.scores, keys, prefixes }
 }
 
-/** Adds one term's part to the scores of its documents; gives the new number of candidates. */
+/** Adds the score of one term to its documents; returns the new number of candidates. */
 function addTerm(
   [term, scale]: WeightedTerm,
   { dictionary, postings, documents: { shapes } }: Corpus,
@@ -87,7 +85,7 @@ function addTerm(
   return count
 }
 
-/** The denominator's part that depends on a document's length, for every shape of a live document. */
+/** The length-dependent part of the BM25 denominator, for every shape of a live document. */
 function normTable({ style, averageLength }: Plan): Float64Array {
   const { k1, b } = styles[style]
   const norms = new Float64Array(removedFlag)
@@ -97,19 +95,19 @@ function normTable({ style, averageLength }: Plan): Float64Array {
   return norms
 }
 
-/** What each weight byte of a posting counts. */
+/** The weight of each weight byte of a posting. */
 function weightTable(style: QueryStyle): Float64Array {
   const { boost } = styles[style]
   return Float64Array.from({ length: 256 }, (_, byte) => boostOf(byte) * boost + repeatsOf(byte))
 }
 
-/** A place in an order of results: higher scores first, equal ones by key. */
+/** A position in the order of results: higher scores first, ties by key. */
 export interface RankPosition {
   readonly score: number
   readonly key: string
 }
 
-/** A document found, with the score that its order rests on. */
+/** A found document with its score. */
 export type Hit = RankPosition
 
 /** Documents to choose from; scores and keys are by document number. */
@@ -118,7 +116,7 @@ export interface Candidates {
   readonly count: number
   readonly scores: Int32Array
   readonly keys: readonly string[]
-  /** `keyPrefix` of each key, which decides most ties without a look at the key. */
+  /** `keyPrefix` of each key, which decides most ties without reading the key. */
   readonly prefixes: Float64Array
 }
 
@@ -133,7 +131,7 @@ export function keyPrefix(key: string): number {
   return number
 }
 
-/** The best `size` candidates that come after a place, best first; a heap of that size, not a sort of all. */
+/** The best `size` candidates after a position, best first; uses a heap of that size instead of a full sort. */
 function best(candidates: Candidates, after: RankPosition | undefined, size: number): number[] {
   const { numbers, count, scores, keys, prefixes } = candidates
   const heap: number[] = []
@@ -187,7 +185,7 @@ function sink(heap: number[], number: number, worse: Worse): void {
   heap[at] = number
 }
 
-/** The best allowed candidates after a place. Takes batches of growing size, each going on where the last ended, until enough are allowed. */
+/** The best allowed candidates after a position, taken in growing batches until enough are allowed. */
 export function pick(
   candidates: Candidates,
   after: RankPosition | undefined,

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { SortedStrings } from './dictionary.ts'
 
-test('it holds what a sorted set holds, from any start', () => {
+test('SortedStrings iterates like a sorted set, from any start', () => {
   const text = fc.stringMatching(/^[a-c]{0,3}$/)
   fc.assert(
     fc.property(fc.array(fc.tuple(text, fc.constantFrom('add', 'delete', 'walk'))), text, (changes, start) => {
@@ -21,7 +21,7 @@ test('it holds what a sorted set holds, from any start', () => {
   )
 })
 
-test('thousands of strings in any order stay sorted through additions and removals', () => {
+test('SortedStrings stays sorted through thousands of additions and removals', () => {
   const all = Array.from({ length: 5_000 }, (_, index) => `k${(index * 7_919) % 5_000}`)
   const strings = new SortedStrings()
   for (const entry of all) strings.add(entry)

@@ -28,13 +28,13 @@ const github = index(
   document('slack:send_message', { description: 'Posts a text to a channel.', tags: ['chat'] }),
 )
 
-test('a name with all the words comes first, the shorter of two before the longer', () => {
+test('a name with all words of the query ranks first, and the shorter of two names before the longer', () => {
   assert.deepEqual(keys(github, 'create an issue').slice(0, 2), ['github:create_issue', 'github:create_issue_comment'])
   assert.equal(keys(github, 'github:create_issue')[0], 'github:create_issue')
   assert.equal(keys(github, 'createIssueComment')[0], 'github:create_issue_comment')
 })
 
-test('descriptions, tags, prefixes, joined words and typos find too', () => {
+test('descriptions, tags, prefixes, joined words and typos also match', () => {
   assert.deepEqual(keys(github, 'channel'), ['slack:send_message'])
   assert.deepEqual(keys(github, 'chat'), ['slack:send_message'])
   assert.deepEqual(keys(github, 'repo'), ['github:create_issue'])
@@ -43,21 +43,21 @@ test('descriptions, tags, prefixes, joined words and typos find too', () => {
   assert.deepEqual(keys(github, 'repozitori'), ['github:create_issue'])
 })
 
-test('words that nothing holds, or short ones with a typo, find nothing', () => {
+test('words that no document holds, and short words with a typo, match nothing', () => {
   assert.deepEqual(keys(github, 'kubernetes'), [])
   assert.deepEqual(keys(github, 'txt'), [])
   assert.deepEqual(keys(github, '!!!'), [])
 })
 
-test('a typo is mended only where the word itself is unknown', () => {
+test('the index corrects a typo only when the word itself is unknown', () => {
   const both = index(document('a:form'), document('a:from_x', { description: 'forms' }), document('a:farm'))
   assert.ok(!keys(both, 'form').includes('a:farm'))
 })
 
-test('repeating a word in a description does not beat having it in the name', () => {
+test('a word in the name outranks the same word repeated in a description', () => {
   const stuffed = index(
     document('spam:tool', { description: 'email '.repeat(500) }),
-    document('mail:send_email', { description: 'Sends a text to somebody by post.' }),
+    document('mail:send_email', { description: 'Sends a text to a person by post.' }),
   )
   assert.equal(keys(stuffed, 'email')[0], 'mail:send_email')
 })
@@ -67,13 +67,13 @@ test('a lowered document ranks below an equal one', () => {
   assert.deepEqual(keys(made, 'copy'), ['b:copy', 'a:copy'])
 })
 
-test('equal scores go by key, whatever the order of addition', () => {
+test('equal scores sort by key, regardless of insertion order', () => {
   const names = ['x:c', 'x:a', 'x:bb', 'x:b']
   const made = index(...names.map((key) => document(key, { name: 'same' })))
   assert.deepEqual(keys(made, 'same'), names.toSorted())
 })
 
-test('permission is asked of the best only, in their order, until there are enough', () => {
+test('search checks permission in rank order and stops when it has enough hits', () => {
   const made = index(...Array.from({ length: 500 }, (_, at) => document(`x:${at + 100}`, { name: 'same' })))
   const asked: string[] = []
   const allow = (key: string) => {
@@ -87,7 +87,7 @@ test('permission is asked of the best only, in their order, until there are enou
   assert.deepEqual(asked, ['x:100', 'x:101', 'x:102'])
 })
 
-test('a search within a permission check disturbs neither', () => {
+test('a search made inside a permission check does not affect the outer search', () => {
   const inner: string[][] = []
   const allow = () => {
     inner.push(keys(github, 'message'))
@@ -119,7 +119,7 @@ const step = fc.record({
   remove: fc.boolean(),
 })
 
-test('an index after any changes answers as one built afresh', () => {
+test('an index after any changes answers like a newly built one', () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), words, words, (steps, one, two) => {
       const changed = new TextIndex()
@@ -145,7 +145,7 @@ test('an index after any changes answers as one built afresh', () => {
   )
 })
 
-test('thousands of removals are swept out without a change in the answers', () => {
+test('compaction after thousands of removals does not change search results', () => {
   const all = Array.from({ length: 6_000 }, (_, at) =>
     document(`n:tool_${at}`, { description: `common word${at % 50}` }),
   )
@@ -157,7 +157,7 @@ test('thousands of removals are swept out without a change in the answers', () =
   }
 })
 
-test('a word that most of a large corpus holds refines but does not find beside a telling one', () => {
+test('a word common to most of a large corpus only refines the hits of a rare word', () => {
   const made = index(...Array.from({ length: 6_000 }, (_, at) => document(`n:t${at}`, { description: 'common' })))
   made.add(document('n:special', { description: 'common rare' }))
   made.add(document('n:other', { description: 'rare filling' }))
@@ -165,7 +165,7 @@ test('a word that most of a large corpus holds refines but does not find beside 
   assert.equal(keys(made, 'common').length, 10)
 })
 
-test('an alias finds, below a name and a title that say the same, and many of them buy nothing', () => {
+test('an alias matches, ranks below an equal name or title, and many aliases do not raise the rank', () => {
   const made = index(
     document('a:open_ticket', { aliases: ['b:file_report'] }),
     document('c:file_report'),
@@ -178,13 +178,13 @@ test('an alias finds, below a name and a title that say the same, and many of th
   assert.equal(keys(stuffed, 'report')[0], 'c:report')
 })
 
-test('a namespace that aliases repeat does not count more', () => {
+test('a namespace repeated in aliases does not raise the rank', () => {
   const aliases = ['git:x', 'git:y', 'git:z']
   const made = index(document('git:one', { aliases }), document('git:two'))
   assert.deepEqual(keys(made, 'git'), ['git:two', 'git:one'])
 })
 
-test('a question is read to its end: a word far behind the 32nd finds', () => {
+test('a query is read to its end: a word far beyond the 32nd matches', () => {
   const filler = Array.from({ length: 100 }, (_, at) => `the filler${at}`).join(' ')
   assert.equal(
     keys(github, `I would like that ${filler} and then a text is posted to a channel`)[0],
@@ -192,7 +192,16 @@ test('a question is read to its end: a word far behind the 32nd finds', () => {
   )
 })
 
-test('a question goes by descriptions where a name only happens to hold one of its words', () => {
+test('the words at the end of a query of 400,000 characters match', () => {
+  const filler = Array.from({ length: 40_000 }, (_, at) => `filler${at}`).join(' ')
+  const question = `I would like that ${filler} and then a text is posted to a channel`
+  assert.ok(question.length > 400_000)
+  assert.equal(keys(github, question)[0], 'slack:send_message')
+  assert.equal(keys(github, `${'x'.repeat(900_000)} post message to channel`)[0], 'slack:send_message')
+  assert.equal(keys(github, `${'the\n'.repeat(200_000)} post message to channel`)[0], 'slack:send_message')
+})
+
+test('for a question, a matching description outranks a name that happens to hold some of its words', () => {
   const made = index(
     document('cinema:showtimes', { description: 'Finds films that theatres near a place show in the evening.' }),
     document('room:hotel_evening', { description: 'Orders drinks.' }),
@@ -202,7 +211,7 @@ test('a question goes by descriptions where a name only happens to hold one of i
   assert.equal(keys(made, 'hotel evening')[0], 'room:hotel_evening')
 })
 
-test('inflected words of a question find the word in a description', () => {
+test('inflected words of a question match the base form in a description', () => {
   const made = index(
     document('travel:reserve', { description: 'Book a flight for a traveller.' }),
     document('travel:other', { description: 'Anything else.' }),
@@ -212,7 +221,7 @@ test('inflected words of a question find the word in a description', () => {
   ])
 })
 
-test('a long question gives a plan of bounded size, whose rarest words are kept', () => {
+test('the plan of a long query has bounded size and keeps the rarest words', () => {
   const made = new TextIndex()
   for (let at = 0; at < 600; at += 1)
     made.add(document(`a:n${at}`, { description: `shared word${at} ${'x'.repeat(60)}${at}` }))

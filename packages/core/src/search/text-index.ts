@@ -1,11 +1,17 @@
-import { Dictionary } from './dictionary.ts'
-import { type Document, maxDocumentTokens, moreWeight, readDocument } from './document.ts'
-import { Documents, loweredFlag, removedFlag } from './documents.ts'
+import { Dictionary, grown, Postings } from './dictionary.ts'
+import {
+  type Document,
+  Documents,
+  loweredFlag,
+  maxDocumentTokens,
+  moreWeight,
+  readDocument,
+  removedFlag,
+} from './document.ts'
 import { makePlan, type Plan } from './plan.ts'
-import { grown, Postings } from './postings.ts'
 import { type Candidates, type Corpus, type Hit, pick, type RankPosition, Scratch, scoreAll } from './score.ts'
 
-/** Removed documents are swept out when there are this many and they are a quarter of all. */
+/** The index is compacted when at least this many documents are removed and they are a quarter of all. */
 const leastSwept = 1_024
 
 /**
@@ -18,7 +24,7 @@ export class TextIndex {
   #documents = new Documents()
   /** Weights of the document being read, by term; zero between uses. */
   #weights = new Uint32Array(1_024)
-  /** Terms of the document being read; one array for all, because a small one for each is slow to make and to free. */
+  /** Terms of the document being read; shared, because one small array per document is slow to allocate. */
   readonly #cells = new Uint32Array(maxDocumentTokens)
   #scratch: Scratch | undefined = new Scratch()
 
@@ -59,8 +65,8 @@ export class TextIndex {
   }
 
   /**
-   * The hits of a plan after a place, best first, at most `limit`. `allow` is asked of the best only, in their order,
-   * until enough were allowed.
+   * The hits of a plan after a position, best first, at most `limit`. `allow` is called in rank order until enough hits
+   * are allowed.
    */
   search(plan: Plan, after: RankPosition | undefined, limit: number, allow?: (key: string) => boolean): Hit[] {
     return this.#scored(plan, (candidates) => pick(candidates, after, limit, allow))
@@ -78,7 +84,7 @@ export class TextIndex {
     })
   }
 
-  /** A search that begins within another's `allow` gets room of its own. */
+  /** A search started inside the `allow` of another search gets its own buffers. */
   #scored<T>(plan: Plan, use: (candidates: Candidates) => T): T {
     const scratch = this.#scratch ?? new Scratch()
     this.#scratch = undefined
@@ -104,7 +110,7 @@ export class TextIndex {
     }
   }
 
-  /** Builds everything anew from the live documents' own terms; a search under way keeps what it holds. */
+  /** Rebuilds the index from the terms of the live documents; a running search keeps the old data. */
   #sweep(): void {
     const documents = this.#documents
     const dictionary = this.#dictionary

@@ -23,12 +23,12 @@ for (const [text, expected] of [
   ['a\u0000b\u001b[31mc', 'a b 31mc'],
   ['', ''],
 ] as const) {
-  test(`${JSON.stringify(text)} is read as ${expected || 'nothing'}`, () => {
+  test(`${JSON.stringify(text)} is tokenized as ${expected || 'nothing'}`, () => {
     assert.deepEqual(tokens(text), expected === '' ? [] : expected.split(' '))
   })
 }
 
-test('no text gives more tokens than the limit, a long token, or an empty one', () => {
+test('the tokenizer never exceeds the token limit and never emits an overlong or empty token', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', maxLength: 400 }), fc.nat(20), (text, limit) => {
       const found = tokens(text, limit)

@@ -1,4 +1,4 @@
-/** Tokens are cut to this many characters, so that one long blob cannot fill the dictionary. */
+/** Tokens are truncated to this many characters, so that one long blob cannot fill the dictionary. */
 const maxToken = 64
 
 const beyondAscii = /[\u0080-\uffff]/
@@ -7,9 +7,9 @@ const camelParts = /([a-z\d])(?=[A-Z])|([A-Z])(?=[A-Z][a-rt-z])/g
 const lettersFirst = /^[a-z]{3,}(?=\d)/
 
 /**
- * Splits a text into search tokens: lower case, plural `s` taken off, `camelCase`, `snake_case` and `kebab-case` parted.
- * A word with digits (`oauth2`, `s3`) stays whole; its leading letters follow as a token when they could be a word.
- * Appends to `into` and stops at `limit` tokens, so hostile text costs no more than honest text.
+ * Splits a text into search tokens: lower case, without plural `s`, `camelCase`, `snake_case` and `kebab-case` split.
+ * A word with digits (`oauth2`, `s3`) stays one token; its leading letters follow as a token when they could be a word.
+ * Appends to `into` and stops at `limit` tokens, so that hostile text takes bounded time.
  */
 export function tokenize(text: string, into: string[], limit: number): void {
   if (beyondAscii.test(text)) tokenizeUnicode(text, into, limit)
@@ -30,11 +30,11 @@ function tokenizeAscii(text: string, into: string[], limit: number): void {
 function addWord(word: string, into: string[], limit: number): void {
   into.push(stem(word.length > maxToken ? word.slice(0, maxToken) : word))
   const last = word.charCodeAt(word.length - 1)
-  const letters = last <= 57 && word.length > 3 ? lettersFirst.exec(word)?.[0] : undefined
-  if (letters !== undefined && into.length < limit) into.push(stem(letters.slice(0, maxToken)))
+  const leading = last <= 57 && word.length > 3 ? lettersFirst.exec(word)?.[0] : undefined
+  if (leading !== undefined && into.length < limit) into.push(stem(leading.slice(0, maxToken)))
 }
 
-/** A lower-case letter or a digit; beyond the end of a text there is neither. */
+/** Whether a code unit is a to z or a digit; false beyond the end of the text. */
 function isWordUnit(unit: number): boolean {
   return (unit >= 97 && unit <= 122) || (unit >= 48 && unit <= 57)
 }
@@ -44,7 +44,7 @@ const unicodeCamel = /(\p{Ll}|\p{N})(?=\p{Lu})/gu
 const unicodeWord = /[\p{L}\p{N}\p{M}]+/gu
 const unspaced = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u
 
-/** The general, slower way; scripts without spaces are cut into pairs of characters. */
+/** The slower path for all scripts; scripts without spaces are split into pairs of characters. */
 function tokenizeUnicode(text: string, into: string[], limit: number): void {
   const plain = text.normalize('NFKD').replace(marks, '').normalize('NFKC').replace(unicodeCamel, '$& ').toLowerCase()
   for (const [word] of plain.matchAll(unicodeWord)) {
@@ -64,7 +64,7 @@ function tokenizeUnicode(text: string, into: string[], limit: number): void {
 const s = 115
 const e = 101
 
-/** Takes a plural or third-person `s` off an English word; wrong guesses do no harm, as queries are stemmed alike. */
+/** Removes a plural or third-person `s`; wrong guesses are harmless, because queries are stemmed the same way. */
 function stem(token: string): string {
   const length = token.length
   if (length < 4 || token.charCodeAt(length - 1) !== s) return token
@@ -81,7 +81,7 @@ const common: ReadonlySet<string> = new Set(
   ),
 )
 
-/** Words that say nothing about a tool; they count in names but not in prose. */
+/** Stop words; they count in names but not in prose. */
 export function isCommon(token: string): boolean {
   return token.length <= 5 && common.has(token)
 }
@@ -92,12 +92,12 @@ const conversational: ReadonlySet<string> = new Set(
   ),
 )
 
-/** Words of a conversation that say nothing about the tool that is wanted; names and keywords may hold them. */
+/** Conversational words that do not describe a tool; names and keywords may hold them. */
 export function isConversational(token: string): boolean {
   return token.length <= 7 && conversational.has(token)
 }
 
-/** What inflected forms of an English word share: without `ing`, `ed` and a final `e`. */
+/** The common root of inflected forms of an English word: without `ing`, `ed` and a final `e`. */
 export function rootOf(token: string): string {
   if (token.length > 4 && token.endsWith('ied')) return `${token.slice(0, -3)}y`
   const bare = token.length > 5 && token.endsWith('ing') ? token.slice(0, -3) : withoutPast(token)

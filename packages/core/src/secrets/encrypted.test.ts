@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { before, test } from 'node:test'
-import { testSecretSource } from '@gantry/conformance/internal/secret-source'
+import { testSecretSource } from '@gantry/conformance/internal/host-ports'
 import { encryptedSecrets } from './encrypted.ts'
 import { request, temporaryFolder } from './secrets.fixture.ts'
 import { openSecretStore } from './store.ts'
@@ -19,7 +19,7 @@ before(async () => {
 
 testSecretSource('encrypted', () => encryptedSecrets({ file, key, environment }))
 
-test('a value that is set while the source is in use is there at the next use', async () => {
+test('a value set while the source is open is returned by the next get', async () => {
   const source = encryptedSecrets({ file, key, environment })
   assert.equal(await source.get('later', request), undefined)
   const store = await openSecretStore({ file, key, environment })
@@ -29,7 +29,7 @@ test('a value that is set while the source is in use is there at the next use', 
   assert.equal(await source.get('later', request), undefined)
 })
 
-test('a file that is changed under a source that has read it is refused', async () => {
+test('a file that is modified after the source has read it is refused', async () => {
   const copy = join(temporaryFolder(), 'secrets')
   const whole = readFileSync(file, 'utf8')
   writeFileSync(copy, whole)
@@ -39,7 +39,7 @@ test('a file that is changed under a source that has read it is refused', async 
   await assert.rejects(async () => source.get('api', request), { code: 'SECRET_UNAVAILABLE' })
 })
 
-test('a store that is not there, or whose key is not, is an error', async () => {
+test('a missing store or a missing key is an error', async () => {
   const gone = encryptedSecrets({ file: `${file}-gone`, key, environment })
   await assert.rejects(async () => gone.get('api', request), { code: 'CONFIG_INVALID' })
   const keyless = encryptedSecrets({ file, key, environment: {} })

@@ -1,6 +1,6 @@
 import type { SecretSource } from './secret.ts'
 
-/** Secrets from environment variables, each under the variable it is mapped to; nothing else of the environment is read. */
+/** Secrets from environment variables by an explicit mapping; other variables are never read. */
 export function environmentSecrets(
   variables: { readonly [name: string]: string },
   environment: NodeJS.ProcessEnv = process.env,

@@ -13,7 +13,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { testSecretSource } from '@gantry/conformance/internal/secret-source'
+import { testSecretSource } from '@gantry/conformance/internal/host-ports'
 import { fileSecrets } from './file.ts'
 import { request, temporaryFolder } from './secrets.fixture.ts'
 
@@ -25,13 +25,13 @@ function folderWith(files: { readonly [name: string]: string | Buffer }): string
 
 testSecretSource('file', () => fileSecrets({ folder: folderWith({ api: 'correct-horse\n' }) }))
 
-test('one newline at the end is not part of the secret, all else is', async () => {
+test('one trailing newline is not part of the secret, all other whitespace is', async () => {
   const source = fileSecrets({ folder: folderWith({ one: ' a b \n', two: 'x\n\n', windows: 'y\r\n', none: 'z' }) })
   const values = await Promise.all(['one', 'two', 'windows', 'none'].map((name) => source.get(name, request)))
   assert.deepEqual(values, [' a b ', 'x\n', 'y', 'z'])
 })
 
-test('a secret is read anew at each use', async () => {
+test('a secret is read from its file at each use', async () => {
   const folder = folderWith({ api: 'old value' })
   const source = fileSecrets({ folder })
   assert.equal(await source.get('api', request), 'old value')
@@ -39,7 +39,7 @@ test('a secret is read anew at each use', async () => {
   assert.equal(await source.get('api', request), 'new value')
 })
 
-test('a mount of Kubernetes works, also when it moves on to the next version', async () => {
+test('a Kubernetes secret mount works, also after its update', async () => {
   const folder = temporaryFolder()
   chmodSync(folder, 0o1777)
   for (const [version, value] of [
@@ -58,7 +58,7 @@ test('a mount of Kubernetes works, also when it moves on to the next version', a
   assert.equal(await source.get('api', request), 'second value')
 })
 
-test('no name leads out of the folder', async () => {
+test('no secret name resolves outside the folder', async () => {
   const outer = folderWith({ canary: 'canary value' })
   const folder = join(outer, 'secrets')
   mkdirSync(folder, { mode: 0o700 })
@@ -79,7 +79,7 @@ test('no name leads out of the folder', async () => {
   for (const name of [...names, 'n'.repeat(300)]) assert.equal(await source.get(name, request), undefined, name)
 })
 
-test('a link out of the folder is refused, whether it leads to a file or through a folder', async () => {
+test('a symbolic link out of the folder is refused, to a file or through a folder', async () => {
   const outer = folderWith({ canary: 'canary value' })
   const folder = join(outer, 'secrets')
   mkdirSync(folder, { mode: 0o700 })
@@ -96,7 +96,7 @@ test('a link out of the folder is refused, whether it leads to a file or through
   }
 })
 
-test('a link that leads nowhere is no secret, one that leads to itself is an error', async () => {
+test('a dangling symbolic link is a missing secret, and a link loop is an error', async () => {
   const folder = temporaryFolder()
   symlinkSync('gone', join(folder, 'dangling'))
   symlinkSync('loop', join(folder, 'loop'))
@@ -104,7 +104,7 @@ test('a link that leads nowhere is no secret, one that leads to itself is an err
   await assert.rejects(async () => fileSecrets({ folder }).get('loop', request), { code: 'SECRET_UNAVAILABLE' })
 })
 
-test('pipes, folders, long files and bytes that are no text are refused without waiting', async () => {
+test('pipes, folders, oversized files and invalid UTF-8 are refused without blocking', async () => {
   const folder = folderWith({ long: 'x'.repeat(65_537), bytes: Buffer.from([0xff, 0xfe, 0x00, 0x80]) })
   execFileSync('mkfifo', ['-m', '600', join(folder, 'pipe')])
   mkdirSync(join(folder, 'folder'), { mode: 0o700 })
@@ -115,7 +115,7 @@ test('pipes, folders, long files and bytes that are no text are refused without 
   }
 })
 
-test('what others could have written is refused: the folder, the file, the folder behind a link', async () => {
+test('a folder, file or linked folder that other users can write is refused', async () => {
   const folder = folderWith({ api: 'correct-horse' })
   const source = fileSecrets({ folder })
   const refused = () => assert.rejects(async () => source.get('api', request), /can be written by others; chmod go-w/)
@@ -136,7 +136,7 @@ test('what others could have written is refused: the folder, the file, the folde
 })
 
 const asRoot = process.getuid?.() === 0 ? {} : { skip: 'only root can give a file away' }
-test('in a folder to which all may add files, one of somebody else is not a secret', asRoot, async () => {
+test('in a world-writable sticky folder, a file or link owned by another user is refused', asRoot, async () => {
   const folder = folderWith({ api: 'correct-horse', planted: 'planted value' })
   chmodSync(folder, 0o1777)
   assert.equal(await fileSecrets({ folder }).get('planted', request), 'planted value')
@@ -145,11 +145,11 @@ test('in a folder to which all may add files, one of somebody else is not a secr
   lchownSync(join(folder, 'link'), 12_345, 12_345)
   symlinkSync('planted', join(folder, 'own-link'))
   for (const name of ['planted', 'link', 'own-link']) {
-    await assert.rejects(async () => fileSecrets({ folder }).get(name, request), /belongs to somebody else/)
+    await assert.rejects(async () => fileSecrets({ folder }).get(name, request), /belongs to another user/)
   }
 })
 
-test('a folder that is not there is an error, not an empty one', async () => {
+test('a missing folder is an error', async () => {
   const folder = join(temporaryFolder(), 'gone')
   await assert.rejects(async () => fileSecrets({ folder }).get('api', request), { code: 'SECRET_UNAVAILABLE' })
 })

@@ -6,16 +6,16 @@ import { isAbsent, readPrivate } from '../files/private-file.ts'
 import { isSecretName, type SecretSource } from './secret.ts'
 
 export interface FileSecretsOptions {
-  /** Holds one file for each secret, named as the secret is. */
+  /** Holds one file per secret, with the name of the secret. */
   readonly folder: string
 }
 
 const mostBytes = 65_536
 
 /**
- * Secrets as Docker and Kubernetes mount them: one file each, read anew at each use, without the newline at its end.
- * Links are followed as long as they stay in the folder, because Kubernetes makes a new version known by one.
- * Others may read the files, as they may in every container, but not write or add them: then it is SECRET_UNAVAILABLE.
+ * Secrets as Docker and Kubernetes mount them: one file each, read at each use, without its trailing newline.
+ * Symbolic links are followed within the folder, because Kubernetes publishes a new version by a link.
+ * Other users may read the files, as in every container. A folder or file that they can write is SECRET_UNAVAILABLE.
  */
 export function fileSecrets({ folder }: FileSecretsOptions): SecretSource {
   return {
@@ -30,7 +30,7 @@ export function fileSecrets({ folder }: FileSecretsOptions): SecretSource {
 
 interface SecretFolder {
   readonly path: string
-  /** Whose files count: the folder's owner, root and this process. */
+  /** Accepted owners of files: the owner of the folder, root and this process. */
   readonly owners: ReadonlySet<number>
 }
 
@@ -42,18 +42,19 @@ async function secretFolder(folder: string): Promise<SecretFolder> {
     return { path, owners: new Set([0, stats.uid, process.getuid?.() ?? 0]) }
   } catch (error) {
     if (ToolError.is(error)) throw error
-    throw unavailable(`The folder of secrets ${folder} cannot be read.`, error)
+    throw unavailable(`The secrets folder ${folder} cannot be read.`, error)
   }
 }
 
-/** Where a secret really is; undefined when there is none. */
+/** The resolved path of a secret; undefined when there is none. */
 async function targetOf(place: SecretFolder, name: string): Promise<string | undefined> {
   const path = join(place.path, name)
   try {
     const entry = await lstat(path)
     const target = await realpath(path)
     checkOwner(place, name, entry)
-    if (!target.startsWith(`${place.path}${sep}`)) throw unavailable(`The secret ${name} is a link out of its folder.`)
+    if (!target.startsWith(`${place.path}${sep}`))
+      throw unavailable(`The secret ${name} is a symbolic link out of the secrets folder.`)
     if (dirname(target) !== place.path) checkFolder(dirname(target), await stat(dirname(target)))
     return target
   } catch (error) {
@@ -81,16 +82,16 @@ function textOf(name: string, bytes: Buffer): string {
   }
 }
 
-/** In a folder with the sticky bit, which Kubernetes sets, others may add files but not replace those that are there. */
+/** In a folder with the sticky bit, which Kubernetes sets, other users may add files but not replace existing ones. */
 function checkFolder(path: string, stats: Stats): void {
   const sticky = (stats.mode & 0o1000) !== 0
   if (isOpenToOthers(stats) && !sticky) {
-    throw unavailable(`The folder of secrets ${path} can be written by others; chmod go-w it.`)
+    throw unavailable(`The secrets folder ${path} can be written by others; chmod go-w it.`)
   }
 }
 
 function checkOwner({ owners }: SecretFolder, name: string, { uid }: Stats): void {
-  if (!owners.has(uid)) throw unavailable(`The secret ${name} belongs to somebody else than its folder.`)
+  if (!owners.has(uid)) throw unavailable(`The secret ${name} belongs to another user than its folder.`)
 }
 
 function isOpenToOthers({ mode }: Stats): boolean {

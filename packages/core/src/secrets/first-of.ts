@@ -1,8 +1,8 @@
 import type { SecretSource } from './secret.ts'
 
 /**
- * The first source that knows a name gives its value. A source that fails ends the search: to go on would quietly use
- * another value than the one that was meant.
+ * Returns the value of the first source that has the name. A source that fails ends the search: continuing could
+ * silently use another value than the intended one.
  */
 export function firstOf(...sources: readonly SecretSource[]): SecretSource {
   return {

@@ -29,7 +29,7 @@ function rewrite(file: string, change: (document: Written) => void): void {
   writeFileSync(file, JSON.stringify(document))
 }
 
-test('what is set can be had again, listed in order, replaced and removed', async () => {
+test('the store returns, lists in order, replaces and removes values', async () => {
   const { file, store } = await newStore({ zeta: 'last value', alpha: 'first value' })
   await store.set('alpha', 'other value')
   const again = await open(file)
@@ -40,7 +40,7 @@ test('what is set can be had again, listed in order, replaced and removed', asyn
   assert.deepEqual(await store.list(), ['zeta'])
 })
 
-test('any text of at least four characters comes back as it was', async () => {
+test('any text of at least four characters is stored and returned unchanged', async () => {
   const { store } = await newStore()
   const texts = fc.string({ unit: 'grapheme', minLength: 4 }).filter((text) => text.isWellFormed())
   await fc.assert(
@@ -52,7 +52,7 @@ test('any text of at least four characters comes back as it was', async () => {
   )
 })
 
-test('the file shows names and no values, is only its owner’s, and nothing else is left beside it', async () => {
+test('the file holds names and no plain values, has mode 600, and no temporary file is left', async () => {
   const { file } = await newStore({ api: 'correct-horse-battery' })
   const text = readFileSync(file, 'utf8')
   assert.match(text, /"api"/)
@@ -64,7 +64,7 @@ test('the file shows names and no values, is only its owner’s, and nothing els
   assert.deepEqual(readdirSync(join(file, '..')), ['secrets'])
 })
 
-test('the same value is never encrypted under the same nonce', async () => {
+test('every record is encrypted with a new nonce, also for an equal value', async () => {
   const { file, store } = await newStore({ one: 'equal value', two: 'equal value' })
   const nonces = () => [...readFileSync(file, 'utf8').matchAll(/"(?:box|seal)": "(.{16})/g)].map(([, nonce]) => nonce)
   const before = nonces()
@@ -73,7 +73,7 @@ test('the same value is never encrypted under the same nonce', async () => {
   assert.equal(new Set([...before, ...nonces()]).size, 6)
 })
 
-test('another key does not open it, and says nothing of what is inside', async () => {
+test('a wrong key does not open the store, and the error reveals nothing of its content', async () => {
   const { file } = await newStore({ api: 'correct-horse' })
   await assert.rejects(open(file, { key: { variable: 'OTHER' } }), (error) => {
     assert.ok(ToolError.is(error))
@@ -83,7 +83,7 @@ test('another key does not open it, and says nothing of what is inside', async (
   })
 })
 
-test('records cannot be swapped, renamed, taken back, removed, added from elsewhere or changed by a bit', async () => {
+test('the store refuses records that are swapped, renamed, rolled back, removed, copied from another store or altered', async () => {
   const changes: { readonly [what: string]: (document: Written, older: Written, other: Written) => void } = {
     swapped: ({ records: [a, b] }) => {
       if (a && b) [a.box, b.box] = [b.box, a.box]
@@ -91,7 +91,7 @@ test('records cannot be swapped, renamed, taken back, removed, added from elsewh
     renamed: ({ records: [a] }) => {
       if (a) a.name = 'admin'
     },
-    'taken back': (document, older) => {
+    'rolled back': (document, older) => {
       document.records = older.records
     },
     removed: ({ records }) => {
@@ -128,8 +128,8 @@ test('records cannot be swapped, renamed, taken back, removed, added from elsewh
   }
 })
 
-test('a record opens under no other name or version even where the seal is not asked', async () => {
-  const { openRecord, sealRecord } = await import('./store-document.ts')
+test('a record opens under no other name, version or store, even without a check of the seal', async () => {
+  const { openRecord, sealRecord } = await import('./vault.ts')
   const bytes = randomBytes(32)
   const record = sealRecord('id', 'a', 1, 'value of a', bytes)
   assert.equal(openRecord('id', record, bytes), 'value of a')
@@ -139,7 +139,7 @@ test('a record opens under no other name or version even where the seal is not a
   assert.equal(openRecord('id', { ...record, box: '' }, bytes), undefined)
 })
 
-test('what is no store is refused before any key is tried', async () => {
+test('a file that is not a store is refused before the key is tried', async () => {
   const { file } = await newStore({ api: 'correct-horse' })
   const sound = readFileSync(file, 'utf8')
   const wrong = (change: (document: Written) => void): string => {
@@ -149,7 +149,13 @@ test('what is no store is refused before any key is tried', async () => {
   }
   const scrypt = { kind: 'scrypt', salt: 'c2FsdA==', cost: 2 ** 14, blockSize: 8, parallel: 1 }
   const texts = [
-    ...['', 'null', '[]', '{}', 'hello', sound.slice(0, 50), sound.replace('"version": 1', '"version": 2')],
+    '',
+    'null',
+    '[]',
+    '{}',
+    'hello',
+    sound.slice(0, 50),
+    sound.replace('"version": 1', '"version": 2'),
     ...[{ cost: 2 ** 30 }, { cost: 2 }, { cost: 20_000 }, { parallel: 1_000 }, { blockSize: 1 }, { extra: 1 }].map(
       (part) => wrong((document) => Object.assign(document, { lock: { ...scrypt, ...part } })),
     ),
@@ -169,13 +175,13 @@ test('what is no store is refused before any key is tried', async () => {
   }
 })
 
-test('a link in place of the store is not followed', async () => {
+test('a symbolic link to a store is refused', async () => {
   const { file } = await newStore({ api: 'correct-horse' })
   symlinkSync(file, `${file}-link`)
   await assert.rejects(open(`${file}-link`), { code: 'SECRET_UNAVAILABLE' })
 })
 
-test('a passphrase opens it, another or a key does not', async () => {
+test('a store with a passphrase opens with it, and not with another passphrase or a key', async () => {
   const file = join(temporaryFolder(), 'secrets')
   const passphrase = 'correct horse battery staple'
   const store = await openSecretStore({ file, key: { passphrase }, create: true })
@@ -187,7 +193,7 @@ test('a passphrase opens it, another or a key does not', async () => {
   await assert.rejects(openSecretStore({ file, key: { passphrase: 'short' } }), { code: 'CONFIG_INVALID' })
 })
 
-test('after a change of keys only the new one opens it, and nothing is lost', async () => {
+test('after rekey only the new key opens the store, and every value is kept', async () => {
   const { file, store } = await newStore({ a: 'value of a', b: 'value of b' })
   const before = readFileSync(file, 'utf8')
   await store.rekey({ variable: 'OTHER' })
@@ -199,7 +205,7 @@ test('after a change of keys only the new one opens it, and nothing is lost', as
   await assert.rejects(open(file, { key: { variable: 'OTHER' } }), { code: 'SECRET_UNAVAILABLE' })
 })
 
-test('many writers at once lose nothing', async () => {
+test('concurrent writers lose no value', async () => {
   const { file } = await newStore()
   const stores = await Promise.all([open(file), open(file), open(file)])
   const names = ['a', 'b', 'c', 'd', 'e', 'f']
@@ -208,7 +214,7 @@ test('many writers at once lose nothing', async () => {
   assert.ok(!existsSync(`${file}.lock`))
 })
 
-test('a writer waits for the one before it, and a signal ends the wait', async () => {
+test('a writer waits for the lock, and an abort ends the wait', async () => {
   const { file, store } = await newStore()
   writeFileSync(`${file}.lock`, '123 on elsewhere')
   const controller = new AbortController()
@@ -219,7 +225,7 @@ test('a writer waits for the one before it, and a signal ends the wait', async (
   assert.ok(existsSync(`${file}.lock`))
 })
 
-test('names and values that cannot be secrets are refused', async () => {
+test('invalid names and values are refused', async () => {
   const { store } = await newStore()
   for (const [name, value] of [
     ['../api', 'some value'],
@@ -233,7 +239,7 @@ test('names and values that cannot be secrets are refused', async () => {
   assert.deepEqual(await store.list(), [])
 })
 
-test('a key file is made for its owner alone, never over another, and one that others can read is refused', async () => {
+test('a key file is created with mode 600 and never overwritten, and one that other users can access is refused', async () => {
   const folder = temporaryFolder()
   const keyFile = join(folder, 'keys', 'key')
   await createKeyFile(keyFile)
@@ -247,7 +253,7 @@ test('a key file is made for its owner alone, never over another, and one that o
   }
 })
 
-test('a key is 32 bytes as base64, base64url or hex, and no message shows what was given instead', async () => {
+test('a key is 32 bytes as base64, base64url or hex, and no error repeats an invalid key', async () => {
   const { file } = await newStore()
   const bytes = Buffer.from(environment.KEY, 'base64')
   for (const KEY of [bytes.toString('hex'), bytes.toString('base64url'), ` ${environment.KEY}\n`]) {

@@ -1,30 +1,29 @@
 import { ToolError } from '@gantry/contract'
-import { whileLocked } from '../files/lock.ts'
+import { whileLocked } from '../files/private-file.ts'
 import { shortestSecret } from '../json/secret-forms.ts'
 import { isSecretName } from './secret.ts'
-import { openRecord, sealRecord } from './store-document.ts'
 import type { StoreKey } from './store-key.ts'
-import { type OpenStore, Vault, type VaultOptions } from './vault.ts'
+import { type OpenStore, openRecord, sealRecord, Vault, type VaultOptions } from './vault.ts'
 
 export interface SecretStoreOptions extends VaultOptions {
-  /** Makes an empty store when there is no file. */
+  /** Creates an empty store when there is no file. */
   readonly create?: boolean
 }
 
 /**
- * Secrets in one encrypted file, to be kept up; tools get theirs through `encryptedSecrets`.
- * - Concurrency: writers take turns, over processes too; readers never see half a change.
- * - Errors: SECRET_UNAVAILABLE when the key is wrong or the file was changed, CONFIG_INVALID when there is no key or no store.
+ * Manages secrets in one encrypted file; tools read them through `encryptedSecrets`.
+ * - Concurrency: writers are serialized, also across processes; readers never see a partial change.
+ * - Errors: SECRET_UNAVAILABLE for a wrong key or a modified file, CONFIG_INVALID for a missing key or store.
  */
 export interface SecretStore {
-  /** Names, in their order. */
+  /** Names in alphabetical order. */
   list(): Promise<readonly string[]>
   get(name: string): Promise<string | undefined>
-  /** Sets a secret or replaces it; INPUT_INVALID for a name or a value that cannot be one. */
+  /** Sets or replaces a secret; INPUT_INVALID for an invalid name or value. */
   set(name: string, value: string, signal?: AbortSignal): Promise<void>
-  /** Whether there was one. */
+  /** Returns whether the secret existed. */
   remove(name: string, signal?: AbortSignal): Promise<boolean>
-  /** Encrypts everything anew under another key. */
+  /** Re-encrypts all secrets under another key. */
   rekey(key: StoreKey, signal?: AbortSignal): Promise<void>
 }
 
@@ -32,7 +31,7 @@ const mostValueBytes = 65_536
 const never = new AbortController().signal
 const lock = (signal: AbortSignal) => ({ signal, code: 'SECRET_UNAVAILABLE' }) as const
 
-/** Opens a store and tries its key. */
+/** Opens a store and verifies its key. */
 export async function openSecretStore({ create = false, ...options }: SecretStoreOptions): Promise<SecretStore> {
   const vault = new Vault(options)
   if ((await vault.read()) === undefined) {
@@ -64,13 +63,13 @@ export async function openSecretStore({ create = false, ...options }: SecretStor
   }
 }
 
-/** One secret; undefined when there is none of this name, SECRET_UNAVAILABLE when it cannot be had. */
+/** One secret; undefined when there is none with this name. Throws SECRET_UNAVAILABLE when it cannot be decrypted. */
 export async function readSecret(vault: Vault, name: string): Promise<string | undefined> {
   const { document, key } = await opened(vault)
   const record = document.records.find((each) => each.name === name)
   if (record === undefined) return undefined
   const value = openRecord(document.id, record, key)
-  if (value === undefined) throw new ToolError('SECRET_UNAVAILABLE', `The secret ${name} does not open.`)
+  if (value === undefined) throw new ToolError('SECRET_UNAVAILABLE', `The secret ${name} cannot be decrypted.`)
   return value
 }
 
@@ -91,10 +90,10 @@ function checkSecret(name: string, value: string): void {
   const refuse = (path: string, text: string): never => {
     throw new ToolError('INPUT_INVALID', text, { details: { issues: [{ path, message: text }] } })
   }
-  if (!isSecretName(name)) refuse('/name', 'The name of a secret has letters, digits, ".", "_" and "-", and no more.')
-  if (value.length < shortestSecret) refuse('/value', `A secret has at least ${shortestSecret} characters.`)
-  if (Buffer.byteLength(value) > mostValueBytes) refuse('/value', `A secret has at most ${mostValueBytes} bytes.`)
-  if (!value.isWellFormed()) refuse('/value', 'A secret is text, without half characters.')
+  if (!isSecretName(name)) refuse('/name', 'The name of a secret may hold only letters, digits, ".", "_" and "-".')
+  if (value.length < shortestSecret) refuse('/value', `A secret must have at least ${shortestSecret} characters.`)
+  if (Buffer.byteLength(value) > mostValueBytes) refuse('/value', `A secret must have at most ${mostValueBytes} bytes.`)
+  if (!value.isWellFormed()) refuse('/value', 'A secret must be well-formed text, without lone surrogates.')
 }
 
 function noStore({ file }: Vault): ToolError {

@@ -1,5 +1,4 @@
-import type { BackendBinding, JsonSchema, Tool } from '@gantry/contract'
-import { ToolError } from '@gantry/contract'
+import { type BackendBinding, type JsonSchema, type Tool, ToolError } from '@gantry/contract'
 import {
   type FromSchema,
   type InferOutput,
@@ -9,15 +8,15 @@ import {
 } from '@gantry/json-schema'
 import type { ToolContext } from '../backends/backend.ts'
 import type { LocalFunction } from '../backends/local.ts'
-import type { LookupFunction } from '../pipeline/prepare.ts'
+import type { LookupFunction } from '../pipeline/lookup.ts'
 
 /** A JSON Schema, or any Standard Schema (zod, valibot, typebox …). */
 export type ToolSchema = boolean | object
 
-/** What `run` receives for a schema: the vendor's output type, what a literal JSON Schema says, or unknown members. */
+/** The arguments of `run` for a schema: the output type of a Standard Schema, the type of a literal JSON Schema, or unknown members. */
 export type ArgsOf<S> = S extends StandardSchema ? InferOutput<S> : FromSchema<S>
 
-/** How a tool is written down; what is left out has a safe default. */
+/** The definition of a tool. Omitted members have a safe default. */
 export interface ToolDefinition<S extends ToolSchema>
   extends Omit<Tool, 'version' | 'inputSchema' | 'outputSchema' | 'backends' | 'effect'> {
   /** `1.0.0` when absent. */
@@ -26,18 +25,18 @@ export interface ToolDefinition<S extends ToolSchema>
   readonly outputSchema?: ToolSchema
   /** `once` when absent: never run twice, whatever happens. */
   readonly effect?: Tool['effect']
-  /** Where the tool runs when it is not this process. */
+  /** Where the tool runs, if not in this process. */
   readonly backends?: readonly BackendBinding[]
   /** The tool itself: sync, async, or an async generator whose values are chunks and whose return value is the output. */
   readonly run?: (args: ArgsOf<S>, context: ToolContext) => unknown
   /**
-   * For the effect `reconcilable`: what came of the run under this idempotency key. `{ found: false }` lets the tool run
-   * again, so say it only when that run did nothing and can do nothing any more; `undefined` when nobody can tell.
+   * For the effect `reconcilable`: looks up the outcome of the call with this idempotency key. `{ found: false }` lets the
+   * tool run again, so return it only when that call had and can have no effect; return `undefined` when that is unknown.
    */
   readonly lookup?: LookupFunction
 }
 
-/** A tool ready for an executor: its catalog data, and what only lives in this process. */
+/** A tool for an executor: its catalog data, and the parts that exist only in this process. */
 export interface DefinedTool {
   readonly tool: Tool
   readonly run: LocalFunction | undefined
@@ -46,7 +45,7 @@ export interface DefinedTool {
   readonly lookup: LookupFunction | undefined
 }
 
-/** Defines a tool; the executor that registers it checks it. */
+/** Defines a tool. The executor that registers it validates it. */
 export function defineTool<const S extends ToolSchema>(definition: ToolDefinition<S>): DefinedTool {
   if (typeof definition !== 'object' || definition === null) {
     throw new ToolError('TOOL_INVALID', 'defineTool takes an object with namespace, name, description and inputSchema.')
@@ -74,14 +73,14 @@ export function defineTool<const S extends ToolSchema>(definition: ToolDefinitio
   })
 }
 
-/** The JSON Schema for the catalog; a vendor that cannot write one is checked by its own rules, and listed as any object. */
+/** The JSON Schema for the catalog. A Standard Schema that cannot be converted is listed as any object and validates by itself. */
 function asJsonSchema(schema: ToolSchema, side: 'input' | 'output'): JsonSchema {
   if (!isStandardSchema(schema)) return schema as JsonSchema
   return jsonSchemaOf(schema, side) ?? (side === 'input' ? { type: 'object' } : true)
 }
 
 function invalid(path: string, message: string): ToolError {
-  return new ToolError('TOOL_INVALID', `The tool definition is wrong: ${path} ${message}.`, {
+  return new ToolError('TOOL_INVALID', `Invalid tool definition: ${path} ${message}.`, {
     details: { issues: [{ path, message }] },
   })
 }

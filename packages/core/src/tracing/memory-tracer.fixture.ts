@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Span, SpanFacts, SpanOptions, Tracer } from './tracer.ts'
 
-/** A span as it was noted; `ends` counts how often it was ended, because once is right. */
+/** A recorded span; `ends` counts how often it was ended, which must be once. */
 export interface NotedSpan {
   readonly name: string
   readonly traceId: string
@@ -12,7 +12,7 @@ export interface NotedSpan {
   ends: number
 }
 
-/** Keeps every span, in the order in which they began. */
+/** Records every span in the order of its start. */
 export function memoryTracer(): Tracer & { readonly spans: readonly NotedSpan[]; below(name: string): string[] } {
   const spans: NotedSpan[] = []
   const begin = (name: string, traceId: string, parent: string | undefined, { facts = {} }: SpanOptions): Span => {

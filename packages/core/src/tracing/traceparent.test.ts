@@ -5,23 +5,23 @@ import { readTraceparent, traceIdOf } from './tracer.ts'
 const traceId = '0af7651916cd43dd8448eb211c80319c'
 const ids = `${traceId}-b7ad6b7169203331`
 
-test('a place in a trace is read as W3C writes it', () => {
+test('readTraceparent accepts the W3C format', () => {
   assert.equal(readTraceparent(`00-${ids}-01`), `00-${ids}-01`)
   assert.equal(readTraceparent(`00-${ids}-00`), `00-${ids}-00`)
   assert.equal(traceIdOf(`00-${ids}-01`), traceId)
 })
 
-test('of the flags only the one counts that says whether the trace is kept', () => {
+test('readTraceparent keeps only the sampled flag', () => {
   assert.equal(readTraceparent(`00-${ids}-ff`), `00-${ids}-01`)
   assert.equal(readTraceparent(`00-${ids}-fe`), `00-${ids}-00`)
 })
 
-test('a later version is read as far as we know it, and handed on in ours', () => {
+test('readTraceparent reads the known fields of a later version and returns version 00', () => {
   assert.equal(readTraceparent(`cc-${ids}-01`), `00-${ids}-01`)
   assert.equal(readTraceparent(`cc-${ids}-01-what-comes-then`), `00-${ids}-01`)
 })
 
-test('what is no place in a trace is ignored', () => {
+test('readTraceparent ignores values that are not a traceparent', () => {
   const hostile: readonly unknown[] = [
     ...[
       '',

@@ -14,7 +14,9 @@ import {
   ToolError,
   type Warning,
 } from '@gantry/contract'
-import type { CatalogEntry, DescribeOptions, Executor, FoundTool, Page, RunOptions, ToolDoc } from '@gantry/core'
+import type { DescribeOptions, Executor, FoundTool, Page, RunOptions, ToolDoc } from '@gantry/core'
+import type { ListedTool } from '@gantry/core/internal/catalogs/describe'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import { errorInfoOf } from './errors.ts'
 import type { Io } from './io.ts'
 import { type Progress, progressText } from './print.ts'
@@ -30,9 +32,9 @@ interface ChainSettings {
   readonly signal: AbortSignal
   readonly timeoutMs?: number
   readonly onCircuitOpen?: OnCircuitOpen
-  /** What an earlier run of the chain got to. */
+  /** The result of an earlier run of the chain, to resume. */
   readonly resume?: { readonly steps: readonly StepResult[] }
-  /** Shows what the steps do. */
+  /** Displays the progress of the steps. */
   readonly progress: Progress
 }
 
@@ -43,18 +45,12 @@ export interface Filter {
   readonly cursor?: string
 }
 
-/** A tool as `gantry tools` prints it. */
-type ListedTool = { readonly id: string; readonly digest: string; readonly tags: readonly string[] } & Pick<
-  CatalogEntry['tool'],
-  'version' | 'title' | 'description' | 'effect' | 'deprecated'
->
-
 type FoundPage = Page<FoundTool> & { readonly warning?: Warning }
 
 /**
- * Who does what a command asks for: an executor in this process, or a service. Both answer in the same shapes.
- * - Cancellation: a call whose signal aborts is cancelled, and its events go on to their end.
- * - Errors: calls and chains that are refused end with a result that says so; everything else rejects with ToolError.
+ * Runs calls: an executor in this process, or a service. Both return the same types.
+ * - Cancellation: a call whose signal aborts is cancelled, and its events continue to its end.
+ * - Errors: a refused call or chain has a result with the error; everything else rejects with ToolError.
  */
 export interface Caller {
   stream(tool: string, args: Json, settings: CallSettings): AsyncIterable<StreamEvent>
@@ -62,6 +58,10 @@ export interface Caller {
   tools(filter: Filter & { readonly allVersions: boolean }): Promise<Page<ListedTool>>
   search(words: string, filter: Filter, signal: AbortSignal): Promise<FoundPage>
   describe(tool: string, how: Pick<DescribeOptions, 'level' | 'maxTokens'>): Promise<ToolDoc>
+  /** How to find the place where the tool of a call threw; undefined when the command says so by itself. */
+  place(callId: string): string | undefined
+  /** The content of a file that a result names. */
+  artifact(id: string, signal: AbortSignal): AsyncIterable<Uint8Array>
 }
 
 /** An executor in this process as a caller. */
@@ -78,20 +78,26 @@ export function localCaller(gantry: Executor, io: Io): Caller {
     },
     async tools(query) {
       await warnOfSources(gantry, io)
+      const { listedTool } = await import('@gantry/core/internal/catalogs/describe')
       const { items, cursor } = gantry.tools(query)
       return { items: items.map(listedTool), ...(cursor === undefined ? {} : { cursor }) }
     },
     search: (words, filter, signal) => gantry.search(words, { ...filter, signal }),
     describe: (tool, how) => gantry.describe(tool, how),
+    place: () => undefined,
+    // biome-ignore lint/correctness/useYield: an executor of one command stores no files, so results have them inline
+    async *artifact(id) {
+      throw new ToolError('NOT_FOUND', `There is no artifact ${id} in this process.`)
+    },
   }
 }
 
-/** Waits for the tools of every backend; those that could not be asked are named on stderr. */
+/** Waits for discovery of every backend; backends that could not be reached are named on stderr. */
 export async function warnOfSources(gantry: Executor, io: Io): Promise<void> {
   for (const { error } of await gantry.ready({ signal: io.signal })) io.err(`warning: ${safeLine(error.message)}\n`)
 }
 
-/** Shows the calls of all steps while they run; returns the function that ends it. */
+/** Displays the calls of all steps while they run; returns the function that ends the display. */
 function watch(gantry: Executor, progress: Progress): () => void {
   const started = gantry.on('call:started', ({ tool }) => progress.show(`${tool} …`))
   const reported = gantry.on('call:reported', ({ tool, report }) => {
@@ -104,21 +110,7 @@ function watch(gantry: Executor, progress: Progress): () => void {
   }
 }
 
-function listedTool({ key, tool, digest }: CatalogEntry): ListedTool {
-  const { version, title, description, tags = [], effect, deprecated } = tool
-  return {
-    id: key,
-    version,
-    ...(title === undefined ? {} : { title }),
-    description,
-    tags,
-    effect,
-    ...(deprecated === undefined ? {} : { deprecated }),
-    digest,
-  }
-}
-
-/** A service as a caller. A call that a signal ends is cancelled there, and its outcome is waited for. */
+/** A service as a caller. An abort cancels the call at the service and waits for its outcome. */
 export function remoteCaller(client: Client): Caller {
   return {
     async *stream(tool, args, { signal, timeoutMs, idempotencyKey, onCircuitOpen }) {
@@ -131,31 +123,38 @@ export function remoteCaller(client: Client): Caller {
       const chainId = await refusable(client.submitChain(steps, { input, timeoutMs, onCircuitOpen }))
       if (typeof chainId !== 'string') return { ...refused(chainId), chainId: randomUUID(), steps: [] }
       for await (const event of followCall(client, chainId, signal)) {
-        if (event.kind === 'done' || event.kind === 'error') return event.result as unknown as ChainResult
-        progress.report(event)
+        if (event.kind !== 'done' && event.kind !== 'error') progress.report(event)
+        else if (isChainResult(event.result)) return event.result
       }
       throw new Error('The events ended without a result.')
     },
     tools: ({ allVersions, ...filter }) => client.tools({ ...filter, ...(allVersions ? { versions: 'all' } : {}) }),
     search: (words, filter, signal) => client.search(words, { ...filter, signal }),
     describe: (tool, how) => client.describe(tool, how),
+    place: (callId) => `gantry call ${callId} shows where.`,
+    async *artifact(id, signal) {
+      const { body } = await client.artifact(id, { signal })
+      if (body !== null) yield* body
+    },
   }
 }
 
-/** The events of a call up to its end; a signal does not end them but the call. */
+function isChainResult(result: object): result is ChainResult {
+  return 'steps' in result
+}
+
+/** The events of a call up to its end; an abort cancels the call and not the events. */
 async function* followCall(client: Client, callId: string, signal: AbortSignal): AsyncGenerator<StreamEvent, void> {
   // When the service is unreachable the cancel fails too; the events report it.
-  const cancel = (): void => void client.cancel(callId).catch(() => undefined)
-  signal.addEventListener('abort', cancel, { once: true })
-  if (signal.aborted) cancel()
+  const leave = onAbort(signal, () => void client.cancel(callId).catch(() => undefined))
   try {
     yield* client.events(callId)
   } finally {
-    signal.removeEventListener('abort', cancel)
+    leave()
   }
 }
 
-/** The id of what was submitted, or why it was refused. */
+/** The id of the submitted call, or the error of its refusal. */
 async function refusable(submission: Promise<{ readonly callId: string }>): Promise<string | ErrorInfo> {
   try {
     return (await submission).callId
@@ -166,7 +165,7 @@ async function refusable(submission: Promise<{ readonly callId: string }>): Prom
   }
 }
 
-/** The end of a call that the service did not take, as a refused call ends in this process. */
+/** The result of a call that the service refused, as in this process. */
 function refusedCall(error: ErrorInfo): StreamEvent {
   const callId = randomUUID()
   const result: Result = {

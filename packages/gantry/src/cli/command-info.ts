@@ -3,9 +3,9 @@ import type { OptionName } from './option-table.ts'
 export interface Operand {
   readonly name: string
   readonly optional?: boolean
-  /** Takes all that follow. */
+  /** Accepts all remaining words. */
   readonly many?: boolean
-  /** What a shell offers in its place. */
+  /** Completions that a shell offers. */
   readonly completes?: 'tools' | 'files' | 'commands' | readonly string[]
 }
 
@@ -21,7 +21,7 @@ export interface CommandInfo {
   readonly operands: readonly Operand[]
   readonly options: readonly OptionName[]
   readonly examples: readonly Example[]
-  /** Words too many are not repeated in a message, because they may be secret. */
+  /** Superfluous words are not quoted in messages, because they may be secret. */
   readonly discreet?: boolean
   /** Not listed; for scripts. */
   readonly hidden?: boolean

@@ -3,7 +3,7 @@ import type { OptionName } from './option-table.ts'
 import { serviceCommands } from './service-commands.ts'
 
 const always: readonly OptionName[] = ['json', 'config', 'help']
-/** Commands that a running service answers when there is one. */
+/** Commands that a running service handles when there is one. */
 const either: readonly OptionName[] = ['local', 'data', ...always]
 const calling: readonly OptionName[] = ['timeout', 'quiet', 'verbose', ...either]
 const keeping: readonly OptionName[] = ['store', 'key-file', 'json', 'help']
@@ -19,13 +19,17 @@ export const commands = {
       { name: 'tool', completes: 'tools' },
       { name: 'json', optional: true, completes: 'files' },
     ],
-    options: ['backend', 'idempotency-key', 'on-circuit-open', ...calling],
+    options: ['file', 'code', 'out', 'force', 'backend', 'idempotency-key', 'on-circuit-open', ...calling],
     examples: [
       { line: `gantry run demo:add '{"a":5,"b":3}'`, what: 'prints the output' },
       { line: `gantry run demo:add '{"a":5,"b":3}' --json`, what: 'prints one Result as JSON' },
       { line: `gantry run demo:sleep '{"ms":1000}' --timeout 200ms`, what: 'ends with exit code 4' },
       { line: 'gantry run demo:echo @value.json', what: 'takes the arguments from a file' },
       { line: `gantry run code:run '{"language":"python","code":"print(6*7)"}'`, what: 'runs code in a sandbox' },
+      {
+        line: 'gantry run code:run --code @plot.py --file in.csv --out .',
+        what: 'runs a file over a file, keeps what it wrote',
+      },
     ],
   },
   stream: {
@@ -45,7 +49,7 @@ export const commands = {
     summary: 'Run a program over tools: loops, branches and parallel calls in plain code.',
     notes: [
       'The program is a file, - for stdin, or -e CODE. `await tools.namespace.name(args)` calls a tool, `return` gives the output.',
-      'What it prints goes to stderr as it comes. In a service it resumes from its journal when its worker is lost.',
+      'Its output goes to stderr as it is printed. In a service it resumes from its journal when its worker is lost.',
     ],
     operands: [{ name: 'file', optional: true, completes: 'files' }],
     options: ['eval', 'language', 'limits', 'check', 'idempotency-key', ...calling],
@@ -56,7 +60,7 @@ export const commands = {
     ],
   },
   chain: {
-    summary: 'Run steps one after another, each able to use what came before.',
+    summary: 'Run steps in sequence; each can use the outputs of earlier steps.',
     notes: ['The chain is a file, - for stdin, or JSON: a list of steps, or {"steps": […], "input": …}.'],
     operands: [{ name: 'file', completes: 'files' }],
     options: ['input', 'resume', 'on-circuit-open', ...calling],
@@ -86,7 +90,7 @@ export const commands = {
     examples: [{ line: 'gantry tools folder --json', what: 'prints {"path", "loaded", "refused", …}' }],
   },
   'tools diff': {
-    summary: 'Show what changed about tools that were approved and may not be called any more.',
+    summary: 'Show what changed in the definitions of quarantined tools.',
     operands: [{ name: 'tool', optional: true, completes: 'tools' }],
     options: always,
     examples: [
@@ -95,7 +99,7 @@ export const commands = {
     ],
   },
   'tools approve': {
-    summary: 'Trust changed tools as they were shown last.',
+    summary: 'Approve quarantined tools as they were last shown.',
     operands: [{ name: 'tool', many: true, completes: 'tools' }],
     options: always,
     examples: [
@@ -104,26 +108,101 @@ export const commands = {
     ],
   },
   backends: {
-    summary: 'List the backends and whether they answer.',
+    summary: 'List the backends and their health.',
     operands: [],
     options: always,
     examples: [{ line: 'gantry backends', what: 'asks each of them' }],
   },
   doctor: {
     summary: 'Report which sandbox runtimes work here, which limits they enforce, and the remedy where one does not.',
-    notes: ['Every runtime is started and attacked; one that fails an attack is refused.'],
+    notes: [
+      'Every runtime is started and attacked; one that fails an attack is refused.',
+      'With --explain the program of the call is not run; it ends with exit code 5 when no runtime would run it.',
+    ],
     operands: [],
-    options: always,
+    options: ['explain', ...always],
     examples: [
       { line: 'gantry doctor', what: 'prints a line or more for each runtime' },
       { line: 'gantry doctor --json', what: 'prints {"runtimes": […]}' },
+      {
+        line: `gantry doctor --explain '{"tool":"code:run","args":{"language":"python","code":"print(1)"}}'`,
+        what: 'says which runtime would run it, and why no other',
+      },
     ],
   },
+  'runtime build': {
+    summary:
+      'Build the image of sandboxes from Debian packages, and load it into Docker or containerd, or keep it for virtual machines.',
+    notes: [
+      'No registry is contacted. The same packages give the same image, which is not loaded twice. Needs apt-get.',
+      'python: Python, bash. node: JavaScript, TypeScript, bash. standard (default): both. full: C, C++ and Perl too.',
+    ],
+    operands: [{ name: 'flavour', optional: true, completes: ['python', 'node', 'standard', 'full'] }],
+    options: ['engine', 'socket', 'engine-namespace', 'quiet', ...always],
+    examples: [
+      { line: 'gantry runtime build', what: 'builds gantry/sandbox:standard' },
+      { line: 'gantry runtime build --engine containerd', what: 'loads it into containerd' },
+      { line: 'gantry runtime build --engine qemu', what: 'makes a kernel and a disk for virtual machines' },
+      { line: 'gantry runtime build python --json', what: 'prints {"flavour", "name", "digest", "engine"}' },
+    ],
+  },
+  'runtime template': {
+    summary: 'Write the archive that Proxmox VE makes a template of sandboxes from.',
+    notes: [
+      'The key of runtimes.proxmox.agentKey is in it, so that only you may read the file. Needs apt-get and tar.',
+      'node: JavaScript, TypeScript, bash. standard (default): Python too. full: C, C++ and Perl too.',
+    ],
+    operands: [
+      { name: 'file', completes: 'files' },
+      { name: 'flavour', optional: true, completes: ['node', 'standard', 'full'] },
+    ],
+    options: ['quiet', ...always],
+    examples: [{ line: 'gantry runtime template gantry-sandbox.tar.gz', what: 'writes the archive for pct create' }],
+  },
+  'runtime images': {
+    summary: 'List the images of sandboxes in an engine.',
+    operands: [],
+    options: ['engine', 'socket', 'engine-namespace', ...always],
+    examples: [{ line: 'gantry runtime images --json', what: 'prints {"items": […]}' }],
+  },
+  'runtime prune': {
+    summary: 'Remove images of sandboxes that newer ones replaced, and containers whose owner has died.',
+    notes: ['An image that has a name of your own, or that a container uses, stays.'],
+    operands: [],
+    options: ['engine', 'socket', 'engine-namespace', ...always],
+    examples: [{ line: 'gantry runtime prune', what: 'prints what was removed' }],
+  },
+  'runtime serve': {
+    summary: 'Offer the sandbox runtimes of this host to other Gantrys, which name it under runtimes.remote.',
+    notes: [
+      'Every request is signed. Without runtimeServer.keys in the configuration a key is made in .gantry/runtime-key.',
+      'SIGTERM refuses new sandboxes and ends when running programs have; a second one ends them.',
+      'Refused requests go to stderr and to .gantry/runtime-audit.jsonl.',
+    ],
+    operands: [],
+    options: ['port', 'listen', 'data', ...always],
+    examples: [
+      { line: 'gantry runtime serve', what: 'listens on 127.0.0.1:7421' },
+      { line: 'gantry runtime serve --listen 0.0.0.0 --config host.json', what: 'with the TLS of host.json' },
+    ],
+  },
+  'worker temporal': {
+    summary:
+      'Poll a Temporal server: offer the sandbox runtimes of this host, and run chains and programs that are handed over.',
+    notes: [
+      'With runtimes.temporal in the configuration it offers sandboxes, with engines.temporal it runs calls as configured here.',
+      'SIGTERM takes nothing new and ends when running calls have, or after ten seconds; Temporal gives the rest to another worker.',
+      'The calls are on the record in .gantry/worker-audit.jsonl. Needs @temporalio/worker beside gantry.',
+    ],
+    operands: [],
+    options: ['data', ...always],
+    examples: [{ line: 'gantry worker temporal --config worker.json', what: 'polls the server of worker.json' }],
+  },
   bench: {
-    summary: 'Call a tool again and again for some seconds, and print how fast that is.',
+    summary: 'Call a tool repeatedly for some seconds, and print throughput and latency.',
     notes: [
       'Calls demo:add with {"a":5,"b":3} unless a tool is named. Calls have their effects: name a tool that only reads.',
-      'Ends with 1 when a call failed.',
+      'Exits with 1 when a call failed.',
     ],
     operands: [
       { name: 'tool', optional: true, completes: 'tools' },
@@ -137,6 +216,13 @@ export const commands = {
         what: 'prints the figures as JSON',
       },
     ],
+  },
+  init: {
+    summary: 'Write a commented configuration, a tool and a test of it into a folder.',
+    notes: ['Writes nothing when one of the files exists, unless --force is given.'],
+    operands: [{ name: 'folder', optional: true, completes: 'files' }],
+    options: ['force', 'json', 'help'],
+    examples: [{ line: 'gantry init my-tools', what: 'writes gantry.config.mjs, tools.mjs and tools.test.mjs' }],
   },
   search: {
     summary: 'Find tools by words, best first.',
@@ -155,7 +241,7 @@ export const commands = {
   },
   ...serviceCommands,
   'secrets init': {
-    summary: 'Make an encrypted store of secrets and the file with its key.',
+    summary: 'Create an encrypted store of secrets and its key file.',
     operands: [],
     options: keeping,
     examples: [{ line: 'gantry secrets init --key-file ~/.gantry-key', what: 'makes .gantry/secrets and the key' }],
@@ -186,14 +272,14 @@ export const commands = {
     examples: [{ line: 'gantry secrets remove API_TOKEN', what: 'removes it for good' }],
   },
   'secrets rekey': {
-    summary: 'Encrypt the store anew under another key.',
-    notes: [keyNote, 'The new key file is made when there is none.'],
+    summary: 'Encrypt the store again with a new key.',
+    notes: [keyNote, 'The new key file is created if it does not exist.'],
     operands: [],
     options: ['new-key-file', ...keeping],
     examples: [{ line: 'gantry secrets rekey --key-file old.key --new-key-file new.key', what: 'changes the key' }],
   },
   'import openapi': {
-    summary: 'Make tools from an OpenAPI 3.0 or 3.1 document.',
+    summary: 'Import tools from an OpenAPI 3.0 or 3.1 document.',
     notes: [
       'Writes the tools and their backend to a file for the configuration, and reports what was left out and why.',
       'A URL is fetched only from the host it names. --tag and --operation may be repeated.',
@@ -240,6 +326,10 @@ export const commands = {
 } as const satisfies { readonly [name: string]: CommandInfo }
 
 export type CommandName = keyof typeof commands
+
+export function isCommandName(name: string): name is CommandName {
+  return Object.hasOwn(commands, name)
+}
 
 /** The table as rows, without the hidden commands. */
 export function listedCommands(): readonly (readonly [CommandName, CommandInfo])[] {

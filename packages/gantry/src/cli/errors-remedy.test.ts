@@ -7,13 +7,13 @@ function remedy(code: ErrorCode, details?: ErrorDetails): string | undefined {
   return remedyOf(errorInfoOf(new ToolError(code, 'It went wrong.', details === undefined ? {} : { details })))
 }
 
-test('near names are advised only where there are any', () => {
+test('the remedy names near names only when there are any', () => {
   assert.equal(remedy('TOOL_NOT_FOUND', { nearest: ['demo:add'] }), codes.TOOL_NOT_FOUND.remedy)
   assert.equal(remedy('TOOL_NOT_FOUND', { nearest: [] }), '`gantry tools` lists what there is.')
   assert.equal(remedy('TOOL_NOT_FOUND'), '`gantry tools` lists what there is.')
 })
 
-test('advice that points at a detail needs the detail', () => {
+test('a remedy that refers to a detail is printed only with that detail', () => {
   const issues = [{ path: '/a', message: 'is wrong' }]
   assert.equal(remedy('CONFIG_INVALID', { issues }), codes.CONFIG_INVALID.remedy)
   assert.equal(remedy('CONFIG_INVALID', { file: '/nowhere' }), undefined)
@@ -21,7 +21,7 @@ test('advice that points at a detail needs the detail', () => {
   assert.equal(remedy('RATE_LIMITED'), undefined)
 })
 
-test('a message that says the place, and a call that was cancelled, need no advice', () => {
+test('a parse error with its position, and a cancelled call, have no remedy', () => {
   const issues = [{ path: '', message: 'found "b" at line 2, column 2' }]
   assert.equal(remedy('PAYLOAD_INVALID', { issues }), undefined)
   assert.equal(remedy('PAYLOAD_INVALID', { file: '/nowhere' }), undefined)
@@ -29,22 +29,36 @@ test('a message that says the place, and a call that was cancelled, need no advi
   assert.equal(remedy('CANCELLED'), undefined)
 })
 
-test('who may not decide on a call of their own is not told to ask for a permission', () => {
+test('the remedy for deciding on one’s own call names another approver, not a permission', () => {
   assert.equal(
     remedy('DENIED', { own: true }),
     'Another principal with gantry:approve, or a role that `gantry approvals show` names, may decide.',
   )
-  assert.equal(remedy('DENIED', { permission: 'gantry:approve' }), codes.DENIED.remedy)
 })
 
-test('all other errors keep the advice of the table', () => {
+test('the remedy of a denial fits its cause: a permission, a rule, a person, or the credentials of a backend', () => {
+  assert.match(
+    remedy('DENIED', { permission: 'pay' }) ?? '',
+    /^Ask for pay: `gantry keys create <name> --permission pay`/,
+  )
+  assert.match(
+    remedy('DENIED', { rule: 'big sums' }) ?? '',
+    /^The rule big sums of the policy decides; `gantry policy test/,
+  )
+  assert.match(remedy('DENIED', { approval: 'denied' }) ?? '', /^A person decided against the call/)
+  assert.match(remedy('DENIED', { status: 401, secrets: ['github'] }) ?? '', /^Check the secret github: /)
+  assert.match(remedy('DENIED', { status: 403 }) ?? '', /the request had no secret/)
+  assert.equal(remedy('DENIED'), codes.DENIED.remedy)
+})
+
+test('all other errors keep the remedy of the code table', () => {
   for (const [code, row] of Object.entries(codes)) {
     if (/`details/.test(row.remedy) || code === 'CANCELLED') continue
     assert.equal(remedy(code as ErrorCode), row.remedy)
   }
 })
 
-test('what a command line may not reach is not a matter of egress.allow', () => {
+test('an egress denial at admission does not suggest egress.allow', () => {
   const denied = (stage: 'admit' | 'execute') => remedyOf(errorInfoOf(new ToolError('EGRESS_DENIED', 'No.', { stage })))
   assert.equal(denied('admit'), undefined)
   assert.equal(denied('execute'), codes.EGRESS_DENIED.remedy)

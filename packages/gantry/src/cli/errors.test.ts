@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { errorInfoOf, errorText, exitCodeOf } from './errors.ts'
 
-test('an error is shown with its places, its cause, near names and what to do', () => {
+test('an error is printed with its failing paths, its cause, near names and its remedy', () => {
   const error = new ToolError('CONFIG_INVALID', 'Two problems.', {
     cause: new SyntaxError('odd \x1b[2J token'),
     details: { issues: [{ path: '/a', message: 'must be number' }], nearest: ['demo:add', 'demo:and'] },
@@ -21,7 +21,7 @@ test('an error is shown with its places, its cause, near names and what to do', 
   )
 })
 
-test('anything thrown becomes an error with a code and keeps its cause', () => {
+test('errorInfoOf turns any thrown value into an error with a code and its cause', () => {
   const info = errorInfoOf(new RangeError('out of range', { cause: 'a string' }))
   assert.equal(info.code, 'INTERNAL')
   assert.deepEqual(info.cause, {
@@ -33,10 +33,10 @@ test('anything thrown becomes an error with a code and keeps its cause', () => {
   assert.equal(exitCodeOf({}), 0)
 })
 
-test('a cause that throws when it is looked at is said to do so', () => {
+test('errorInfoOf reports a cause that throws when it is read', () => {
   const throwing = { get: () => assert.fail() }
   const hostile = Object.defineProperties(new Error('x'), { name: throwing, message: throwing, stack: throwing })
-  const said = { message: 'it throws when it is read' }
+  const said = { message: 'reading it throws' }
   assert.deepEqual(errorInfoOf(hostile).cause, { name: 'object', ...said })
   assert.deepEqual(errorInfoOf({ toString: () => assert.fail() }).cause, { name: 'object', ...said })
   const odd = Object.assign(new Error('x'), { name: Symbol('odd'), message: 5 })

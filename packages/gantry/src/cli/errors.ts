@@ -5,7 +5,7 @@ import {
   type ErrorDetails,
   type ErrorInfo,
   type Issue,
-  type Json,
+  type Stage,
   ToolError,
 } from '@gantry/contract'
 import { isToolError } from '@gantry/service/internal/config/problem'
@@ -14,11 +14,11 @@ import { safeLine } from './terminal.ts'
 const deepestCause = 5
 const mostCharacters = 10_000
 
-/** Anything thrown, as it is printed with `--json`. */
+/** Any thrown value in the form that `--json` prints. */
 export function errorInfoOf(thrown: unknown): ErrorInfo {
   const error = isToolError(thrown)
     ? thrown
-    : new ToolError('INTERNAL', 'Gantry met something it did not expect.', { cause: thrown, effect: 'none' })
+    : new ToolError('INTERNAL', 'An unexpected error occurred.', { cause: thrown, effect: 'none' })
   const { code, message, stage, retryable, effect, details } = error
   return {
     code,
@@ -26,12 +26,12 @@ export function errorInfoOf(thrown: unknown): ErrorInfo {
     stage,
     retryable,
     effect,
-    ...(details === undefined ? {} : { details: JSON.parse(JSON.stringify(details)) as { [key: string]: Json } }),
+    ...(details === undefined ? {} : { details: JSON.parse(JSON.stringify(details)) }),
     ...(error.cause === undefined ? {} : { cause: causeOf(error.cause, 1) }),
   }
 }
 
-/** Anything thrown, as a cause; what throws again when it is looked at is said to do so. */
+/** Any thrown value as a cause. A value that throws when it is read is reported as such. */
 export function causeOf(cause: unknown, depth: number): ErrorCause {
   try {
     if (!(cause instanceof Error)) return { name: typeof cause, message: String(cause).slice(0, 1_000) }
@@ -43,11 +43,11 @@ export function causeOf(cause: unknown, depth: number): ErrorCause {
       ...(next !== undefined && depth < deepestCause ? { cause: causeOf(next, depth + 1) } : {}),
     }
   } catch {
-    return { name: typeof cause, message: 'it throws when it is read' }
+    return { name: typeof cause, message: 'reading it throws' }
   }
 }
 
-/** An error for a person: what, where, why, what to do. */
+/** An error as text: message, failing paths, cause, remedy. */
 export function errorText(error: ErrorInfo): string {
   const issues = listed<Issue>(error.details?.issues).filter(({ message }) => message !== error.message)
   const near = listed<string>(error.details?.nearest)
@@ -62,7 +62,7 @@ export function errorText(error: ErrorInfo): string {
   return `${lines.map(safeLine).join('\n')}\n`
 }
 
-/** The cause of a failed tool is its own message again; other causes add something. */
+/** The cause of a failed tool repeats its message and is not printed; other causes are. */
 function causeLines({ cause, message }: ErrorInfo): string[] {
   const lines: string[] = []
   for (let each = cause; each !== undefined; each = each.cause) {
@@ -71,7 +71,7 @@ function causeLines({ cause, message }: ErrorInfo): string[] {
   return lines
 }
 
-/** Details crossed a process: they are lists only if they look like it. */
+/** Details may come from another process, so their types are checked. */
 function listed<T>(value: unknown): readonly T[] {
   return Array.isArray(value) ? value : []
 }
@@ -80,10 +80,10 @@ export function exitCodeOf(outcome: { readonly error?: ErrorInfo }): number {
   return outcome.error === undefined ? 0 : codes[outcome.error.code].exit
 }
 
-/** What to do about an error, for a person: the table's advice where it fits; nothing where the message names it. */
+/** The remedy of an error: that of the code table where it applies, none where the message already names it. */
 export function remedyOf({ code, stage, details = {} }: ErrorInfo): string | undefined {
   if (code === 'CANCELLED') return undefined
-  // What a command line may not reach is no matter of the configuration; the message says what to do.
+  // A denial at admission is not about `egress.allow`; its message names the remedy.
   if (code === 'EGRESS_DENIED' && stage === 'admit') return undefined
   // The message of a service that cannot start beside another one names the remedy.
   if (code === 'SERVICE_UNAVAILABLE' && stage === 'define') return undefined
@@ -93,8 +93,9 @@ export function remedyOf({ code, stage, details = {} }: ErrorInfo): string | und
   // No permission lets a caller decide on its own call.
   if (code === 'DENIED' && details.own === true)
     return 'Another principal with gantry:approve, or a role that `gantry approvals show` names, may decide.'
+  if (code === 'DENIED') return denialRemedy(stage, details)
   const { remedy }: CodeInfo = codes[code]
-  // The place of a mistake, or the file that cannot be read, is in the lines before; only a limit is left to point at.
+  // The lines before name the position of a parse error or the unreadable file; only a size limit needs the remedy.
   if (code === 'PAYLOAD_INVALID') {
     return Object.keys(details).some((key) => key !== 'issues' && key !== 'file') ? remedy : undefined
   }
@@ -103,11 +104,29 @@ export function remedyOf({ code, stage, details = {} }: ErrorInfo): string | und
   return code === 'TOOL_NOT_FOUND' ? '`gantry tools` lists what there is.' : undefined
 }
 
+/** A permission is missing, a rule or a person said no, a server refused the credentials, or the tool itself refuses. */
+function denialRemedy(stage: Stage, { permission, rule, approval, secrets, status }: JsonMembers): string {
+  if (typeof permission === 'string') {
+    return `Ask for ${permission}: \`gantry keys create <name> --permission ${permission}\` makes a key that has it.`
+  }
+  if (approval === 'denied') return 'A person decided against the call; change it as they ask, and make it again.'
+  if (typeof rule === 'string') {
+    return `The rule ${rule} of the policy decides; \`gantry policy test <tool>\` explains it for any caller.`
+  }
+  const names = listed<string>(secrets).filter((name) => typeof name === 'string')
+  if (names.length > 0) return `Check the secret ${names.join(', ')}: it may be wrong, expired, or lack a right there.`
+  if (typeof status === 'number') return 'Check the credentials of the backend: the request had no secret.'
+  if (stage === 'execute') return 'The tool refuses; its message says why.'
+  return codes.DENIED.remedy
+}
+
+type JsonMembers = NonNullable<ErrorInfo['details']>
+
 function isEmpty(value: unknown): boolean {
   return value === undefined || value === null || (Array.isArray(value) && value.length === 0)
 }
 
-/** A command line that cannot be run as it stands. `path` names the option or operand. */
+/** The error of an invalid command line. `path` names the option or operand. */
 export function usageError(path: string, message: string, details: ErrorDetails = {}): ToolError {
   return new ToolError('INPUT_INVALID', message, {
     stage: 'admit',
@@ -115,7 +134,7 @@ export function usageError(path: string, message: string, details: ErrorDetails 
   })
 }
 
-/** The same, with the nearest names that exist; core is loaded only now, because most command lines are right. */
+/** The same, with the nearest names. Core is loaded here, because most command lines are valid. */
 export async function unknownName(
   path: string,
   message: string,

@@ -4,12 +4,12 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { addressFile, writeAddress } from '@gantry/service/internal/config/service-address'
+import { addressFile, writeAddress } from '@gantry/service/internal/config/service-files'
 import { startServiceRig } from './service.fixture.ts'
 
 const line = ['run', 'demo:add', '{"a":5,"b":3}', '--verbose']
 
-test('a service that runs on the folder is asked, and --local avoids it', async (t) => {
+test('the CLI calls the service that runs on its data folder, and --local bypasses it', async (t) => {
   const { gantry, service, server } = await startServiceRig(t)
   const asked = await gantry(line)
   assert.deepEqual([asked.code, service.submitted.length], [0, 1])
@@ -26,14 +26,14 @@ test('--data and GANTRY_DATA name the folder of the service', async (t) => {
   assert.equal(service.submitted.length, 2)
 })
 
-test('a service under another configuration is not asked', async (t) => {
+test('the CLI ignores a service that runs with another configuration file', async (t) => {
   const { gantry, service, folder } = await startServiceRig(t)
   writeFileSync(join(folder, 'gantry.config.json'), '{"demo":true}')
   const here = await gantry(line)
   assert.equal(here.code, 0)
   assert.match(
     here.err,
-    /runs without a configuration; this command is under .*gantry\.config\.json\. Running it in this/,
+    /runs without a configuration; this command runs with .*gantry\.config\.json\. Running it in this/,
   )
   assert.equal(service.submitted.length, 0)
   const { url } = { url: 'http://127.0.0.1:1' }
@@ -41,7 +41,7 @@ test('a service under another configuration is not asked', async (t) => {
   assert.match((await gantry(line)).err, /does not answer/)
 })
 
-test('an address that does not answer, or whose process is gone, is passed over in silence', async (t) => {
+test('the CLI runs the command in its own process when the recorded service does not respond or its process has ended', async (t) => {
   const { gantry, server, service, folder } = await startServiceRig(t)
   const data = join(folder, '.gantry')
   await writeAddress(data, { url: server.url, pid: 2 ** 22 + 1, config: null })
@@ -57,7 +57,7 @@ test('an address that does not answer, or whose process is gone, is passed over 
   assert.match((await gantry(line)).err, /does not answer\. Running it in this process\.\n$/)
 })
 
-test('an address that others may have written is not believed', async (t) => {
+test('the CLI ignores an address file that other users can read or write, or that is malformed', async (t) => {
   const { gantry, service, folder } = await startServiceRig(t)
   for (const mode of [0o666, 0o644]) {
     chmodSync(addressFile(join(folder, '.gantry')), mode)
@@ -67,7 +67,7 @@ test('an address that others may have written is not believed', async (t) => {
   assert.equal((await gantry(line)).code, 0)
 })
 
-test('a named service must answer, and gets no key but the one that is meant for it', async (t) => {
+test('a service named by GANTRY_URL must respond, and receives only GANTRY_KEY or the key of its own data folder', async (t) => {
   const { gantry, json, service, server, folder, key } = await startServiceRig(t)
   const silent = await json(['tools'], { environment: { GANTRY_URL: 'http://127.0.0.1:1' } })
   assert.deepEqual([silent.code, silent.values[0].error.code], [5, 'SERVICE_UNAVAILABLE'])
@@ -82,7 +82,7 @@ test('a named service must answer, and gets no key but the one that is meant for
   assert.deepEqual([wrong.code, wrong.values[0].status], [3, 'denied'])
 })
 
-test('a key file that others may read is refused, and the key is in no message', async (t) => {
+test('the CLI refuses a key file that other users can read, and prints no key', async (t) => {
   const { json, folder, key } = await startServiceRig(t)
   chmodSync(join(folder, '.gantry', 'key'), 0o644)
   const { code, values, out, err } = await json(['tools'])
@@ -90,12 +90,12 @@ test('a key file that others may read is refused, and the key is in no message',
   assert.ok(!`${out}${err}`.includes(key))
 })
 
-test('a service that is only found is on this machine, and is not sent the key of the environment', async (t) => {
+test('a service found by its address file must be on loopback, and does not receive GANTRY_KEY', async (t) => {
   const { gantry, service, folder } = await startServiceRig(t)
   const data = join(folder, '.gantry')
   const environment = { GANTRY_KEY: 'gk_of_another_service' }
   assert.equal((await gantry(line, { environment })).code, 0)
-  assert.equal(service.submitted.length, 1, 'it took the key of the folder')
+  assert.equal(service.submitted.length, 1, 'the key of the data folder was sent')
   await writeAddress(data, { url: 'http://service.example:7420', pid: process.pid, config: null })
   assert.deepEqual([(await gantry(line, { environment })).err, service.submitted.length], ['', 1])
 })

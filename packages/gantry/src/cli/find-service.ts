@@ -2,8 +2,8 @@ import { lstatSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import type { Client } from '@gantry/client'
 import { ToolError } from '@gantry/contract'
-import { findConfig } from '@gantry/service/internal/config/discover'
-import { addressFile, readAddress } from '@gantry/service/internal/config/service-address'
+import { findConfig } from '@gantry/service/internal/config/load'
+import { addressFile, readAddress } from '@gantry/service/internal/config/service-files'
 import { dataFolder } from '@gantry/service/internal/config/service-settings'
 import type { Io } from './io.ts'
 import type { OptionValues } from './option-table.ts'
@@ -15,12 +15,12 @@ export type FoundService =
 
 /** Timeout of the probe of `/healthz`. */
 const probeMs = 2_000
-/** Together half a minute, in which a service that crashed is there again. */
+/** Retries for half a minute in total, long enough for a crashed service to restart. */
 const retries = 8
 
 /**
  * The service that a command is for: the one that GANTRY_URL names, else the one that runs on the data folder of the
- * command's configuration. Rejects when one that was named cannot be used; one that was only found is not missed.
+ * command's configuration. Rejects when a named service cannot be used; a found service that does not respond is ignored.
  */
 export async function findService(options: OptionValues, io: Io): Promise<FoundService> {
   const { environment, folder } = io
@@ -41,21 +41,21 @@ export async function findService(options: OptionValues, io: Io): Promise<FoundS
   if (found === undefined) return { missing: `No service runs on ${place}.`, expected: false }
   const { url, pid, config } = found
   if (config !== (file ?? null)) {
-    const other = config === null ? 'without a configuration' : `under ${config}`
-    const missing = `The service on ${place} runs ${other}; this command is ${file === undefined ? 'without one' : `under ${file}`}.`
+    const other = config === null ? 'without a configuration' : `with ${config}`
+    const missing = `The service on ${place} runs ${other}; this command runs ${file === undefined ? 'without one' : `with ${file}`}.`
     return { missing, expected: true }
   }
   if (!isAlive(pid) || !(await answers(url, io.signal))) {
     return { missing: `The service at ${url}, which ${addressFile(place)} names, does not answer.`, expected: true }
   }
-  // A key of the environment is for the service that the environment names.
+  // GANTRY_KEY is sent only to the service that GANTRY_URL names.
   const key = await keyIn(place)
   return { client: await clientOf(url, key), url, key }
 }
 
 /**
- * A file that another user wrote must not decide where calls and the key go: a service leaves a file that its owner alone
- * may read, which one that came with a checkout or an archive is not.
+ * A file written by another user must not decide where calls and the key are sent. The service writes its address file
+ * readable by its owner only; a file from a checkout or an archive has other permissions and is ignored.
  */
 function isOwn(file: string): boolean {
   const found = lstatSync(file, { throwIfNoEntry: false })
@@ -63,7 +63,7 @@ function isOwn(file: string): boolean {
   return process.getuid === undefined || found.uid === process.getuid()
 }
 
-/** A service that is found, rather than named, runs on this machine. */
+/** A service found by its address file must be on loopback. */
 function isNear(url: string): boolean {
   try {
     const { protocol, hostname } = new URL(url)
@@ -80,7 +80,7 @@ async function clientOf(url: string, key: string | undefined): Promise<Client> {
 }
 
 async function keyIn(place: string): Promise<string | undefined> {
-  const { readApiKey } = await import('@gantry/service/internal/config/key-file')
+  const { readApiKey } = await import('@gantry/service/internal/config/service-files')
   return readApiKey(join(place, 'key'))
 }
 
@@ -93,12 +93,13 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** Whether a service answers at an address; probed before anything is submitted, so that nothing runs twice. */
+/** Whether a service responds at a URL. Probed before anything is submitted, so that no call runs twice. */
 async function answers(url: string, signal: AbortSignal): Promise<boolean> {
   try {
     const time = AbortSignal.any([signal, AbortSignal.timeout(probeMs)])
     const response = await fetch(`${url.replace(/(?<!\/)\/+$/, '')}/healthz`, { signal: time, redirect: 'error' })
-    return response.ok && ((await response.json()) as { readonly alive?: unknown }).alive === true
+    const body: { readonly alive?: unknown } = JSON.parse(await response.text())
+    return response.ok && body.alive === true
   } catch {
     return false
   }

@@ -2,14 +2,14 @@ import type { Invocation } from './parse.ts'
 
 /**
  * Where a command reads and writes.
- * - `out` is for the answer alone, `err` for everything else; both resolve when the text is written, and do
+ * - `out` is for the output only, `err` for everything else. Both resolve when the text is written, and do
  *   nothing once the reader has closed the pipe.
- * - `signal` aborts when the user, or the reader of the output, does not want the answer any more.
+ * - `signal` aborts on SIGINT or SIGTERM, or when the reader closes the pipe.
  */
 export interface Io {
   out(text: string): Promise<void>
   err(text: string): void
-  /** Whether a person watches stderr, and how wide their window is. */
+  /** Whether stderr is a terminal, and its width. */
   readonly watched: boolean
   readonly columns: number
   readonly environment: NodeJS.ProcessEnv
@@ -18,7 +18,7 @@ export interface Io {
   /** Reads a secret: typed without echo after a prompt on a terminal, else all of stdin. */
   askSecret(prompt: string, limit: number): Promise<string>
   readonly signal: AbortSignal
-  /** From now on, an exception outside of every call is reported to `report` and ends the process. */
+  /** After this call, an uncaught exception is passed to `report` and ends the process. */
   endOnUncaught(report: (thrown: unknown) => void): void
 }
 

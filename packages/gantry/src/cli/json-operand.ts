@@ -4,10 +4,10 @@ import { type BoundedFile, readBoundedFile } from '@gantry/service/internal/conf
 import { usageError } from './errors.ts'
 import type { Io } from './io.ts'
 
-/** More than any limit of the pipeline, so that the pipeline's own limits are the ones that speak. */
+/** Above every limit of the pipeline, so that the pipeline's own limits apply. */
 const limits = { bytes: 67_108_864, depth: 256, nodes: 4_000_000 }
 
-/** JSON typed as it is, or `@file`, or `-` for stdin; `name` says in messages what it is for. */
+/** Literal JSON, `@file`, or `-` for stdin; `name` identifies the operand in messages. */
 export async function readJson(name: string, text: string, io: Io): Promise<Json> {
   if (text === '-') return parse(name, 'stdin', await io.readInput(limits.bytes))
   if (text.startsWith('@')) return readJsonFile(name, text.slice(1), io)
@@ -18,10 +18,10 @@ export async function readJsonFile(name: string, file: string, io: Io): Promise<
   return parse(name, file, readTextFile(name, file, io))
 }
 
-/** What a file that is to be read as text may have. */
+/** Limits of a file that is read as text. */
 export const textLimit = limits.bytes
 
-/** The text of a regular file; PAYLOAD_INVALID says what `name` is for. */
+/** The text of a regular file; PAYLOAD_INVALID names the operand `name`. */
 export function readTextFile(name: string, file: string, io: Io): string {
   const path = resolve(io.folder, file)
   const unreadable = (why: string, cause?: unknown): ToolError =>
@@ -42,7 +42,7 @@ export function readTextFile(name: string, file: string, io: Io): string {
 
 async function parse(name: string, source: string, text: string): Promise<Json> {
   const [{ JsonError }, { parseJson }] = await Promise.all([
-    import('@gantry/core/internal/json/limits'),
+    import('@gantry/core/internal/json/plain'),
     import('@gantry/core/internal/json/parse'),
   ])
   if (text.trim() === '') throw usageError(name, `${name} from ${source} is empty; expected JSON.`)

@@ -5,11 +5,11 @@ type OptionKind = 'flag' | 'text' | 'list' | 'file' | 'json' | 'duration' | 'cou
 
 export interface OptionInfo {
   readonly kind: OptionKind
-  /** The short form, one letter. */
+  /** The short form, one character. */
   readonly short?: string
-  /** Stands for the value in help. */
+  /** Placeholder of the value in help. */
   readonly value?: string
-  /** The only words that are taken. */
+  /** The allowed values. */
   readonly choices?: readonly string[]
   readonly summary: string
 }
@@ -25,7 +25,7 @@ export const options = {
     value: 'TIME',
     summary: 'Give up after 200ms, 5s or 2m; a bare number is milliseconds.',
   },
-  'idempotency-key': { kind: 'text', value: 'KEY', summary: 'Name of this call for tools that run twice safely.' },
+  'idempotency-key': { kind: 'text', value: 'KEY', summary: 'Idempotency key of the call.' },
   'on-circuit-open': {
     kind: 'text',
     value: 'WHAT',
@@ -33,7 +33,7 @@ export const options = {
     summary: 'While the circuit of the tool is open: fail at once, or wait for it.',
   },
   backend: { kind: 'text', value: 'KEY', summary: 'Use this backend of the tool, such as http:github.' },
-  input: { kind: 'json', value: 'JSON', summary: 'What {{input}} names: JSON, @file or - for stdin.' },
+  input: { kind: 'json', value: 'JSON', summary: 'The value of {{input}}: JSON, @file or - for stdin.' },
   eval: { kind: 'text', short: 'e', value: 'CODE', summary: 'The program itself, in place of a file.' },
   language: {
     kind: 'text',
@@ -43,6 +43,11 @@ export const options = {
       'javascript, typescript, python or workflow; else its extension decides, then its content, then typescript.',
   },
   limits: { kind: 'json', value: 'JSON', summary: 'Ceilings such as {"toolCalls":10}: JSON or @file.' },
+  explain: {
+    kind: 'json',
+    value: 'CALL',
+    summary: 'Say where this call would run, and why: {"tool": …, "args": …} as JSON, @file or - for stdin.',
+  },
   check: { kind: 'flag', summary: 'Check the code against the schemas of its tools before it runs.' },
   resume: { kind: 'file', value: 'FILE', summary: 'Resume an earlier run from its printed ChainResult.' },
   limit: { kind: 'count', value: 'N', summary: 'At most this many.' },
@@ -56,7 +61,7 @@ export const options = {
     choices: ['summary', 'types', 'schema', 'full'],
     summary: 'Level of detail: summary, types, schema (default) or full.',
   },
-  'max-tokens': { kind: 'count', value: 'N', summary: 'Leave parts out until the answer fits.' },
+  'max-tokens': { kind: 'count', value: 'N', summary: 'Omit parts until the output fits.' },
   seconds: { kind: 'count', value: 'N', summary: 'How long to measure; 5 by default.' },
   concurrency: { kind: 'count', value: 'N', summary: 'Calls at a time; 8 by default.' },
   store: { kind: 'file', value: 'FILE', summary: 'The store of secrets; .gantry/secrets by default.' },
@@ -65,15 +70,32 @@ export const options = {
     value: 'FILE',
     summary: 'The file with the key of the store, readable by its owner alone.',
   },
-  'new-key-file': { kind: 'file', value: 'FILE', summary: 'The file with the key of the store from now on.' },
-  name: { kind: 'text', value: 'NAME', summary: 'Namespace of the tools; by default made from the title.' },
-  'base-url': { kind: 'text', value: 'URL', summary: 'Where the API is, instead of what the document says.' },
-  origin: { kind: 'list', value: 'URL', summary: 'Keep operations whose own servers are at this origin.' },
-  operation: { kind: 'list', value: 'NAME', summary: 'Only this operation; * at the end stands for any rest.' },
-  out: { kind: 'file', value: 'FILE', summary: 'Where to write; NAME.tools.json by default.' },
+  'new-key-file': { kind: 'file', value: 'FILE', summary: 'The file with the new key of the store.' },
+  name: {
+    kind: 'text',
+    value: 'NAME',
+    summary: 'A name: of the imported tools, by default made from the title; of the stored file.',
+  },
+  'base-url': { kind: 'text', value: 'URL', summary: 'Base URL of the API, instead of the servers of the document.' },
+  origin: { kind: 'list', value: 'URL', summary: 'Import operations whose own server has this origin.' },
+  operation: { kind: 'list', value: 'NAME', summary: 'Only this operation; a * at the end matches any suffix.' },
+  out: {
+    kind: 'file',
+    value: 'FILE',
+    summary: 'Where to write: a file, for run the folder of the files that the program wrote, - for stdout.',
+  },
   force: { kind: 'flag', summary: 'Replace a file that exists.' },
-  private: { kind: 'flag', summary: 'Let the URL lead to a private address.' },
-  port: { kind: 'port', value: 'N', summary: 'Listen on this port; 7420 by default, 0 for any that is free.' },
+  private: { kind: 'flag', summary: 'Allow the URL to resolve to a private address.' },
+  port: {
+    kind: 'port',
+    value: 'N',
+    summary: 'Listen on this port; 7420 by default (runtime serve: 7421), 0 for any that is free.',
+  },
+  listen: {
+    kind: 'text',
+    value: 'ADDRESS',
+    summary: 'Listen on this address; 127.0.0.1 by default. Any that other machines reach needs runtimeServer.tls.',
+  },
   host: {
     kind: 'text',
     value: 'ADDRESS',
@@ -99,9 +121,10 @@ export const options = {
   },
   tool: { kind: 'text', value: 'ID', summary: 'Only calls of this tool.' },
   all: { kind: 'flag', summary: 'Decided ones too.' },
-  full: { kind: 'flag', summary: 'Show long texts whole.' },
+  full: { kind: 'flag', summary: 'Do not truncate long texts.' },
   reason: { kind: 'text', value: 'TEXT', summary: 'Why; the caller sees it, and it is audited.' },
   follow: { kind: 'flag', short: 'f', summary: 'Print its events until it ends, then its outcome.' },
+  key: { kind: 'text', value: 'ID', summary: 'As the caller who has this key.' },
   principal: { kind: 'text', value: 'NAME', summary: 'Who calls.' },
   tenant: { kind: 'text', value: 'NAME', summary: 'Of this tenant.' },
   permission: { kind: 'list', value: 'NAME', summary: 'With this permission; may be repeated.' },
@@ -114,21 +137,54 @@ export const options = {
   days: { kind: 'count', value: 'N', summary: 'Days until it expires; 90 by default.' },
   overlap: { kind: 'duration', value: 'TIME', summary: 'How long the old key stays valid; a day by default.' },
   'cancel-calls': { kind: 'flag', summary: 'Also cancel the calls of its principal that no worker has claimed.' },
-  signing: { kind: 'flag', summary: 'Of a key that signs requests and is never sent.' },
-  call: { kind: 'text', value: 'ID', summary: 'Only what is about this call, with the calls inside it.' },
+  signing: { kind: 'flag', summary: 'For a key that signs requests and is never sent.' },
+  call: { kind: 'text', value: 'ID', summary: 'Only entries of this call and its inner calls.' },
   status: { kind: 'text', value: 'STATUS', summary: 'Only calls with this outcome, such as ok, failed or denied.' },
   phase: { kind: 'text', value: 'PHASE', summary: 'Only start, intent, end, lost, released, refused or admin.' },
   since: { kind: 'text', value: 'TIME', summary: 'From this time on, such as 2026-01-31T12:00:00Z.' },
   until: { kind: 'text', value: 'TIME', summary: 'Before this time.' },
-  file: { kind: 'file', value: 'FILE', summary: 'A file that gantry audit export wrote.' },
-  head: { kind: 'text', value: 'HEAD', summary: 'The head of an earlier verification, which must still be there.' },
+  file: {
+    kind: 'list',
+    value: 'FILE',
+    summary:
+      'A file: for run, one for the program, as in.csv, path=in.csv or path=art_…, may be repeated; for audit verify, an export.',
+  },
+  code: {
+    kind: 'text',
+    value: 'CODE',
+    summary: 'The program of code:run or shell:run: @file, - for stdin, or itself.',
+  },
+  head: {
+    kind: 'text',
+    value: 'HEAD',
+    summary: 'The head of an earlier verification, which the chain must still contain.',
+  },
   http: { kind: 'flag', summary: 'For a client that connects to the service over HTTP.' },
-  'with-key': { kind: 'flag', summary: 'Write the key itself instead of where it comes from.' },
+  'with-key': { kind: 'flag', summary: 'Write the key itself instead of a reference to it.' },
+  engine: {
+    kind: 'text',
+    value: 'NAME',
+    summary: 'docker, containerd or qemu; the one that the configuration names, then docker by default.',
+  },
+  socket: {
+    kind: 'file',
+    value: 'FILE',
+    summary: 'The socket of the engine; that of the configuration, then its usual one by default.',
+  },
+  'engine-namespace': {
+    kind: 'text',
+    value: 'NAME',
+    summary: 'The namespace in containerd; that of the configuration, then gantry by default.',
+  },
   help: { kind: 'flag', short: 'h', summary: 'Explain the command.' },
   version: { kind: 'flag', short: 'V', summary: 'Print the version.' },
 } as const satisfies { readonly [name: string]: OptionInfo }
 
 export type OptionName = keyof typeof options
+
+export function isOptionName(name: string): name is OptionName {
+  return Object.hasOwn(options, name)
+}
 
 interface ValueOf<Choice> {
   readonly flag: true
@@ -166,13 +222,13 @@ export function optionValue(name: string, { kind, choices }: OptionInfo, text: s
   }
 }
 
-const units = { ms: 1, s: 1_000, m: 60_000 } as const
-/** Node's timers hold no more. */
+const units: { readonly [unit: string]: number } = { ms: 1, s: 1_000, m: 60_000 }
+/** The maximum of Node's timers. */
 const longest = 2_147_483_647
 
 function duration(name: string, text: string): number {
   const [, digits, unit] = /^(\d{1,10}(?:\.\d{1,6})?)(ms|s|m)?$/.exec(text) ?? []
-  const ms = Number(digits) * units[(unit ?? 'ms') as keyof typeof units]
+  const ms = Number(digits) * (units[unit ?? 'ms'] ?? 1)
   if (ms > 0 && ms <= longest) return Math.max(1, Math.round(ms))
   throw usageError(
     `--${name}`,
@@ -197,7 +253,7 @@ function oneOf(name: string, text: string, allowed: readonly string[]): string {
   throw usageError(`--${name}`, `--${name} takes ${allowed.join(', ')}, not ${quoted(text)}.`)
 }
 
-/** What was typed, short enough for a message. */
+/** The typed text, truncated for a message. */
 export function quoted(text: string): string {
   return JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text)
 }

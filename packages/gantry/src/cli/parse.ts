@@ -1,24 +1,31 @@
 import type { CommandInfo } from './command-info.ts'
-import { type CommandName, commandGroup, commands, listedCommands } from './command-table.ts'
+import { type CommandName, commandGroup, commands, isCommandName, listedCommands } from './command-table.ts'
 import { unknownName, usageError } from './errors.ts'
-import { type OptionInfo, type OptionName, type OptionValues, options, optionValue, quoted } from './option-table.ts'
+import {
+  isOptionName,
+  type OptionInfo,
+  type OptionName,
+  type OptionValues,
+  options,
+  optionValue,
+  quoted,
+} from './option-table.ts'
 
-/** What a command line asks for. */
+/** A parsed command line. */
 export interface Invocation {
   readonly command: CommandName
   readonly operands: readonly string[]
   readonly options: OptionValues
 }
 
-const table: { readonly [name: string]: OptionInfo } = options
 const shorts = new Map(
-  Object.entries(table).flatMap(([name, { short }]) => (short === undefined ? [] : [[short, name]])),
+  Object.entries<OptionInfo>(options).flatMap(([name, { short }]) => (short === undefined ? [] : [[short, name]])),
 )
 
 /**
- * Reads a command line by the tables. Options may stand anywhere before `--`; the last of equal ones counts,
- * except where a list is meant.
- * Throws INPUT_INVALID for what is not in the tables, with the nearest name that is.
+ * Parses a command line by the tables. Options may be anywhere before `--`; the last of repeated options takes
+ * precedence, except for list options, which accumulate.
+ * Throws INPUT_INVALID with the nearest name for an unknown command or option.
  */
 export async function parseCommandLine(argv: readonly string[]): Promise<Invocation> {
   const { words, given } = await split(argv)
@@ -28,7 +35,7 @@ export async function parseCommandLine(argv: readonly string[]): Promise<Invocat
   if (values.help === true && isGroup) return { command: 'help', operands: words, options: values }
   const [option] = given.keys()
   if (words.length === 0 && option !== undefined && values.help !== true) {
-    throw usageError('command', `--${option} needs a command beside it.`)
+    throw usageError('command', `--${option} needs a command.`)
   }
   const { command, operands } = await commandOf(words)
   if (values.help === true) return { command: 'help', operands: command === 'help' ? [] : [command], options: values }
@@ -37,7 +44,7 @@ export async function parseCommandLine(argv: readonly string[]): Promise<Invocat
   return { command, operands, options: values }
 }
 
-/** Whether the answer must be JSON, even when the line itself is wrong. */
+/** Whether the output must be JSON, even when the command line is invalid. */
 export function wantsJson(argv: readonly string[]): boolean {
   const end = argv.indexOf('--')
   return (end === -1 ? argv : argv.slice(0, end)).includes('--json')
@@ -55,19 +62,19 @@ async function split(argv: readonly string[]): Promise<{ words: string[]; given:
     }
     const [typed, attached] = cut(word)
     const name = word.startsWith('--') ? typed : shorts.get(typed)
-    const info = name !== undefined && Object.hasOwn(table, name) ? table[name] : undefined
-    if (name === undefined || info === undefined) throw await unknownOption(word, typed)
+    if (name === undefined || !isOptionName(name)) throw await unknownOption(word, typed)
+    const info: OptionInfo = options[name]
     if (info.kind === 'flag' && attached !== undefined) throw usageError(`--${name}`, `--${name} takes no value.`)
     const text = info.kind === 'flag' ? '' : (attached ?? rest.shift())
     if (text === undefined) throw usageError(`--${name}`, `--${name} needs a value: --${name} ${info.value}.`)
     const value = optionValue(name, info, text)
-    const before = info.kind === 'list' ? (given.get(name as OptionName) ?? []) : undefined
-    given.set(name as OptionName, Array.isArray(before) ? [...before, value] : value)
+    const before = info.kind === 'list' ? (given.get(name) ?? []) : undefined
+    given.set(name, Array.isArray(before) ? [...before, value] : value)
   }
   return { words, given }
 }
 
-/** The name after the dashes, and what stands behind `=`. */
+/** The name after the dashes, and the value after `=`. */
 function cut(word: string): [string, string | undefined] {
   const name = word.replace(/^--?/, '')
   const at = name.indexOf('=')
@@ -76,16 +83,16 @@ function cut(word: string): [string, string | undefined] {
 
 function unknownOption(word: string, typed: string): Promise<Error> {
   const shown = word.startsWith('--') ? `--${typed}` : word
-  const names = Object.keys(table).map((name) => `--${name}`)
+  const names = Object.keys(options).map((name) => `--${name}`)
   return unknownName(shown, `There is no option ${quoted(shown)}.`, `--${typed}`, names)
 }
 
-/** The longest command that the words begin with, and what is left for it. */
+/** The longest command that is a prefix of the words, and the remaining words. */
 async function commandOf(words: readonly string[]): Promise<{ command: CommandName; operands: readonly string[] }> {
   for (const length of [2, 1]) {
     const name = words.slice(0, length).join(' ')
-    if (words.length >= length && Object.hasOwn(commands, name)) {
-      return { command: name as CommandName, operands: words.slice(length) }
+    if (words.length >= length && isCommandName(name)) {
+      return { command: name, operands: words.slice(length) }
     }
   }
   const [first, second] = words
@@ -95,17 +102,68 @@ async function commandOf(words: readonly string[]): Promise<{ command: CommandNa
   if (group.length > 0 && second === undefined) {
     throw usageError('command', `${first} needs one more word: gantry ${group.join(', gantry ')}.`)
   }
-  const wanted = group.length > 0 ? `${first} ${second}` : first
-  throw await unknownName('command', `There is no command ${quoted(wanted)}.`, wanted, names)
+  if (group.length > 0) {
+    const wanted = `${first} ${second}`
+    const message = `There is no command ${quoted(wanted)}. There are gantry ${group.join(', gantry ')}.`
+    throw await unknownName('command', message, wanted, group)
+  }
+  const message = `There is no command ${quoted(first)}.`
+  const near = await nearestCommands(first, names)
+  throw near.length === 0
+    ? usageError('command', message)
+    : usageError('command', `${message} Did you mean ${near.join(' or ')}?`, { nearest: near })
+}
+
+/** How many commands a suggestion names at the most. */
+const mostSuggested = 4
+
+/** Commands by the names that other programs have for them. */
+const otherNames: { readonly [word: string]: readonly CommandName[] } = {
+  check: ['config check'],
+  dead: ['dlq ls'],
+  exec: ['run'],
+  get: ['call'],
+  health: ['doctor', 'backends', 'workers'],
+  info: ['describe', 'call'],
+  invoke: ['run'],
+  jobs: ['calls'],
+  kill: ['cancel'],
+  login: ['keys create'],
+  lint: ['config check'],
+  list: ['tools', 'calls'],
+  logs: ['call'],
+  ls: ['tools', 'calls'],
+  ps: ['calls'],
+  retry: ['dlq redrive'],
+  show: ['call', 'describe'],
+  start: ['serve'],
+  status: ['call', 'workers', 'doctor'],
+  stop: ['cancel'],
+  tail: ['call'],
+  top: ['workers', 'calls'],
+  validate: ['config check'],
+  workflow: ['code', 'chain'],
+}
+
+/**
+ * Commands that other programs call so, then those whose name is near to what was typed, then those with a word that is:
+ * `approve` is half of `approvals approve`.
+ */
+async function nearestCommands(typed: string, names: readonly CommandName[]): Promise<readonly string[]> {
+  const { nearest } = await import('@gantry/core/internal/search/near')
+  if (Object.hasOwn(otherNames, typed)) return otherNames[typed] ?? []
+  const whole = nearest(typed, names)
+  if (whole.length > 0) return whole
+  const words = new Set(names.flatMap((name) => name.split(' ')))
+  const [word] = nearest(typed, words, { limit: 1 })
+  return names.filter((name) => name.split(' ').includes(word ?? '')).slice(0, mostSuggested)
 }
 
 function checkOptions(command: CommandName, given: readonly OptionName[]): void {
   const { options: allowed }: CommandInfo = commands[command]
   const wrong = given.find((name) => !allowed.includes(name))
   if (wrong === undefined) return
-  const owners = Object.entries(commands as { readonly [name: string]: CommandInfo }).filter(([, info]) =>
-    info.options.includes(wrong),
-  )
+  const owners = Object.entries<CommandInfo>(commands).filter(([, info]) => info.options.includes(wrong))
   const where = owners.length === 0 ? '' : ` It belongs to ${owners.map(([name]) => name).join(', ')}.`
   throw usageError(`--${wrong}`, `gantry ${command} has no option --${wrong}.${where}`)
 }

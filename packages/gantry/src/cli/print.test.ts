@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { keptIo } from './io.fixture.ts'
 import { createProgress } from './print.ts'
 
-test('progress is one line, rewritten and erased', () => {
+test('progress is one line, rewritten in place and erased at the end', () => {
   const io = keptIo({ watched: true, columns: 12 })
   const progress = createProgress(io, {})
   progress.report({ kind: 'progress', progress: 1, total: 3, message: 'one \x1b[31m of many' })
@@ -13,7 +13,7 @@ test('progress is one line, rewritten and erased', () => {
   assert.equal(io.printed.out, '')
 })
 
-test('nobody sees progress without a terminal or with --quiet', () => {
+test('no progress is shown without a terminal or with --quiet', () => {
   for (const [watched, options] of [[false, {}] as const, [true, { quiet: true }] as const]) {
     const io = keptIo({ watched })
     createProgress(io, options).report({ kind: 'progress', progress: 1 })

@@ -1,10 +1,11 @@
 import type { Content, ErrorInfo, Json, Report, Result, StreamEvent, Warning } from '@gantry/contract'
+import { mediaType } from '@gantry/core/internal/artifacts/artifact'
 import { errorText, exitCodeOf } from './errors.ts'
 import type { Io } from './io.ts'
 import type { OptionValues } from './option-table.ts'
 import { clip, safeBlock, safeJson, safeLine, safeValue } from './terminal.ts'
 
-/** What `run` and `chain` end with. */
+/** The outcome of `run` and `chain`. */
 interface Outcome {
   readonly output: Json
   /** Absent from a chain. */
@@ -13,7 +14,7 @@ interface Outcome {
   readonly warnings?: readonly Warning[]
 }
 
-/** Prints an outcome, as JSON or for a person, and answers with its exit code. */
+/** Prints an outcome as JSON or text, and returns its exit code. */
 export async function printOutcome(outcome: Outcome, json: boolean | undefined, io: Io): Promise<number> {
   for (const { code, message, issues = [] } of outcome.warnings ?? []) {
     const where = issues.map((issue) => `\n  ${safeLine(`${issue.path} ${issue.message}`)}`).join('')
@@ -22,7 +23,7 @@ export async function printOutcome(outcome: Outcome, json: boolean | undefined, 
   if (outcome.error !== undefined) io.err(errorText(outcome.error))
   if (json === true) await printJson(outcome, io)
   else {
-    const output = outcome.output === null ? [] : [safeValue(outcome.output)]
+    const output = outcome.output === null ? [] : [safeValue(withoutBytes(outcome.output))]
     const lines = [...output, ...(outcome.content ?? []).flatMap(contentLine)]
     if (lines.length > 0) await io.out(`${lines.join('\n')}\n`)
   }
@@ -34,7 +35,7 @@ export function printJson(value: unknown, io: Io): Promise<void> {
   return io.out(`${safeJson(value)}\n`)
 }
 
-/** What stands for content that is no text, whose words are in the output already; it is foreign, so nothing is sure. */
+/** A placeholder for content that is not text. Content is foreign, so its types are checked. */
 function contentLine(block: Content): readonly string[] {
   if (block.type === 'text') return []
   const { uri, mimeType, data, blob } = (block.type === 'resource' ? block.resource : block) as {
@@ -46,12 +47,25 @@ function contentLine(block: Content): readonly string[] {
   return [safeLine(`[${known.length === 0 ? block.type : known.join(', ')}]`)]
 }
 
+const deepest = 32
+
+/** A value in which files that are bytes stand by type and size, because base64 tells a reader nothing. */
+function withoutBytes(value: Json, path = '', depth = 0): Json {
+  if (typeof value !== 'object' || value === null || depth > deepest) return value
+  if (Array.isArray(value)) return value.map((item) => withoutBytes(item, path, depth + 1))
+  const { base64 } = value
+  if (typeof base64 === 'string' && Object.keys(value).length === 1) {
+    return `[${mediaType(path, Buffer.from(base64.slice(0, 4_096), 'base64'))}, ${size(base64)}]`
+  }
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, withoutBytes(member, key, depth + 1)]))
+}
+
 function size(base64: string): string {
   const bytes = Buffer.byteLength(base64, 'base64')
   return bytes < 1_024 ? `${bytes} B` : `${Math.round(bytes / 1_024)} KB`
 }
 
-/** Prints what happens as it happens, and answers with the exit code of the end; a slow reader slows the events. */
+/** Prints events as they arrive and returns the exit code of the last one; a slow reader applies backpressure. */
 export async function printEvents(events: AsyncIterable<StreamEvent>, options: OptionValues, io: Io): Promise<number> {
   const progress = createProgress(io, options)
   let code = 0
@@ -82,7 +96,7 @@ function withoutRepeat(result: Result): Result {
   return Array.isArray(result.output) || typeof result.output === 'string' ? { ...result, output: null } : result
 }
 
-/** Rows for a person, each column as wide as its widest cell, cut to the window when there is one. */
+/** A text table. Each column is as wide as its widest cell; lines are truncated to the width of the terminal. */
 export function tableText(
   head: readonly string[],
   rows: readonly (readonly (string | number | undefined)[])[],
@@ -97,21 +111,21 @@ export function tableText(
   return `${lines.join('\n')}\n`
 }
 
-/** A line for each fact that is known. */
+/** One line for each defined field. */
 export function factsText(facts: { readonly [name: string]: string | number | undefined }): string {
   const known = Object.entries(facts).filter(([, value]) => value !== undefined)
   return known.map(([name, value]) => `${name}: ${safeLine(String(value))}\n`).join('')
 }
 
-/** What to add to the command for the next page, when there is one. */
+/** The option that continues with the next page, if there is one. */
 export function moreText(cursor: string | undefined): string {
   return cursor === undefined ? '' : `More: --cursor ${safeLine(cursor)}\n`
 }
 
-/** What a person sees while a call runs: one line that is rewritten and at last erased, and log lines above it. */
+/** Progress on a terminal while a call runs: one line that is rewritten and finally erased, with log lines above it. */
 export interface Progress {
   report(report: Report): void
-  /** Replaces the line by a text of ours. */
+  /** Replaces the line with the given text. */
   show(text: string): void
   /** Erases the line; before anything else is printed. */
   clear(): void
@@ -148,7 +162,7 @@ export function createProgress(io: Io, { quiet, verbose }: OptionValues): Progre
   }
 }
 
-/** `3/10 message`, or what of it is known. */
+/** `3/10 message`, or its known parts. */
 export function progressText({ progress, total, message }: Extract<Report, { kind: 'progress' }>): string {
   const count = total === undefined ? String(progress) : `${progress}/${total}`
   return message === undefined ? count : `${count} ${message}`

@@ -79,12 +79,12 @@ const programs: { readonly [language: string]: readonly string[] } = {
 }
 
 for (const [language, texts] of Object.entries(programs)) {
-  test(`a program in ${language} is taken for ${language} by its content`, () => {
+  test(`a program in ${language} is detected as ${language} by its content`, () => {
     const wrong = texts.filter((text) => (languageIn(text) ?? 'typescript') !== language)
     assert.deepEqual(wrong, [])
   })
 }
 
-test('the language of a program is told by its beginning, however long it is', () => {
+test('the language of a program is detected from its beginning, whatever its length', () => {
   assert.equal(languageIn(`return None\n${'x'.repeat(1_000_000)}`), 'python')
 })

@@ -26,7 +26,7 @@ export function languageIn(code: string): 'python' | 'workflow' | undefined {
   return signs.python.size > signs.script.size ? 'python' : undefined
 }
 
-/** What speaks for Python, and what for JavaScript and TypeScript; each kind of sign counts once. */
+/** Signs of Python, and of JavaScript and TypeScript; each kind of sign counts once. */
 interface Signs {
   readonly python: Set<string>
   readonly script: Set<string>
@@ -67,7 +67,7 @@ function tokensOf(code: string, signs: Signs): string[] {
     return found < 0 ? code.length : found
   }
   while (at < code.length) {
-    const here = code[at] as string
+    const here = code.charAt(at)
     const two = code.slice(at, at + 2)
     const three = code.slice(at, at + 3)
     if (here === '\n') {

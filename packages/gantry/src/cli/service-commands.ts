@@ -72,9 +72,11 @@ export const serviceCommands = {
     ],
   },
   call: {
-    summary: 'Show the state of a call of the service.',
+    summary:
+      'Show a call of the service: its state, arguments without secrets, error, log lines, and where to look next.',
     notes: [
       needsService,
+      'Arguments are shown to the principal of the call and with gantry:operate, the place where a tool threw with gantry:audit.',
       'With --follow its events are printed as they come, over broken connections too, and the exit code is that of its outcome.',
     ],
     operands: [{ name: 'id' }],
@@ -94,6 +96,37 @@ export const serviceCommands = {
     operands: [{ name: 'id' }],
     options: asking,
     examples: [{ line: 'gantry calls replay $ID', what: 'prints what would be different today' }],
+  },
+  'files put': {
+    summary: 'Store a file, and print its id; a call takes it by that id.',
+    notes: [needsService, 'Files of more than service.bodyBytes (1 MB) are refused.'],
+    operands: [{ name: 'file', completes: 'files' }],
+    options: ['name', ...asking],
+    examples: [{ line: 'gantry files put prices.csv', what: 'prints the id, such as art_…' }],
+  },
+  'files ls': {
+    summary: 'List stored files, newest first.',
+    notes: [needsService],
+    operands: [],
+    options: [...paging, ...asking],
+    examples: [{ line: 'gantry files ls', what: 'prints a line for each' }],
+  },
+  'files get': {
+    summary: 'Write a stored file to this machine.',
+    notes: [needsService, 'An existing file is replaced only with --force.'],
+    operands: [{ name: 'id' }],
+    options: ['out', 'force', ...asking],
+    examples: [
+      { line: 'gantry files get $ID', what: 'writes it under its name' },
+      { line: 'gantry files get $ID --out -', what: 'writes it to stdout' },
+    ],
+  },
+  'files rm': {
+    summary: 'Remove stored files of your own.',
+    notes: [needsService],
+    operands: [{ name: 'id', many: true }],
+    options: asking,
+    examples: [{ line: 'gantry files rm $ID', what: 'removes it' }],
   },
   cancel: {
     summary: 'Cancel a call of the service.',
@@ -212,17 +245,22 @@ export const serviceCommands = {
     summary: 'Explain what the policy decides on a call, by which rule and why. Nothing runs.',
     notes: [
       'Asks the service that runs here, which needs gantry:policy; without one, or with --local, the configuration.',
-      'The caller is yourself; with --principal or --tenant an identity that has only what the other options grant.',
+      'The caller is yourself; with --key the caller who has that key, as the service would see it;',
+      'with --principal or --tenant an identity that has only what the other options grant.',
       'The exit code is 0 for allow, 3 for deny and ask, 5 for unavailable.',
     ],
     operands: [
       { name: 'tool', completes: 'tools' },
       { name: 'json', optional: true, completes: 'files' },
     ],
-    options: ['principal', 'tenant', 'permission', 'grant-role', 'tools', 'local', ...asking],
+    options: ['key', 'principal', 'tenant', 'permission', 'grant-role', 'tools', 'local', ...asking],
     examples: [
       { line: `gantry policy test demo:add '{"a":5,"b":3}'`, what: 'explains the decision on your own call' },
       { line: 'gantry policy test demo:add --principal bob --grant-role intern', what: 'explains that on another’s' },
+      {
+        line: 'gantry policy test demo:add --key $ID',
+        what: 'explains that of a key, which may not even see the tool',
+      },
     ],
   },
   'policy show': {

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
-import { writeAddress } from '@gantry/service/internal/config/service-address'
+import { writeAddress } from '@gantry/service/internal/config/service-files'
 import { folderWith } from '../../../service/src/config/config.fixture.ts'
 import { type Rig, startRig } from '../../../service/src/http/http.fixture.ts'
 import { runCommandLine } from './cli.ts'

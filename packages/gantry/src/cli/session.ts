@@ -11,14 +11,14 @@ import { usageError } from './errors.ts'
 import { findService } from './find-service.ts'
 import type { Io } from './io.ts'
 import type { OptionName, OptionValues } from './option-table.ts'
-import { safeLine } from './terminal.ts'
+import { safeBlock, safeLine } from './terminal.ts'
 
 /**
- * Opens an executor as configured, lends it to `work`, and closes it whatever happens. What it was made of can be read
- * anew with `again`, for those that live long enough to see it change.
+ * Opens an executor as configured, passes it to `work`, and always closes it. `again` reloads the configuration, for
+ * commands that run long enough to see it change.
  */
 export async function withExecutor<T>(
-  { config, data }: OptionValues,
+  { config, data, verbose }: OptionValues,
   io: Io,
   work: (gantry: Executor, loaded: LoadedConfig, again: () => Promise<LoadedConfig>) => Promise<T>,
 ): Promise<T> {
@@ -32,7 +32,7 @@ export async function withExecutor<T>(
   const { tenantTools } = await import('@gantry/core/internal/policies/tenant-tools')
   const shipped = [...(loaded.builtins ? builtinTools(loaded.builtinOptions) : []), ...(loaded.demo ? demoTools() : [])]
   const tools = [...shipped, ...(loaded.options.tools ?? [])]
-  // One command runs one tool, so nothing is started ahead unless the file asks for it.
+  // One command runs one tool, so no sandbox is started ahead unless the configuration requests it.
   const runtimes = { pool: false, ...loaded.options.runtimes } as const
   const made = reading(loaded.file, () => createExecutor({ ...loaded.options, runtimes, tools }))
   const ofTenants = toolsByTenant(loaded.service.tenants)
@@ -40,14 +40,20 @@ export async function withExecutor<T>(
   gantry.on('tool:quarantined', ({ id }) => {
     io.err(`warning: ${safeLine(id)} changed at its server and may not be called; see gantry tools diff\n`)
   })
+  const threw = new Set<string>()
+  gantry.on('call:threw', ({ tool, name, message, stack }) => {
+    if (verbose === true) io.err(`${safeLine(tool)} threw ${safeBlock(stack ?? `${name}: ${message}`)}\n`)
+    else threw.add(tool)
+  })
   try {
     return await work(gantry, loaded, () => loadConfig({ ...request, fresh: true }))
   } finally {
     await gantry.close()
+    for (const tool of threw) io.err(`${safeLine(tool)} threw an error; --verbose shows where.\n`)
   }
 }
 
-/** The same, with the tools of every backend there; those that could not be asked are named on stderr. */
+/** The same, after discovery of every backend; backends that could not be reached are named on stderr. */
 export function withSources<T>(
   options: OptionValues,
   io: Io,
@@ -59,10 +65,10 @@ export function withSources<T>(
   })
 }
 
-/** What only an executor in this process can do. */
+/** Work that only an executor in this process can do. */
 const onlyHere: readonly OptionName[] = ['backend', 'resume']
 
-/** Lends `work` the service that runs for this command, or else an executor in this process. */
+/** Passes `work` the service that runs for this command, or else an executor in this process. */
 export async function withCaller<T>(options: OptionValues, io: Io, work: (caller: Caller) => Promise<T>): Promise<T> {
   return withEither(options, io, {
     remote: (client) => work(remoteCaller(client)),
@@ -70,7 +76,7 @@ export async function withCaller<T>(options: OptionValues, io: Io, work: (caller
   })
 }
 
-/** The same, for what a service and an executor are asked in words of their own. */
+/** The same, with separate functions for a service and for an executor. */
 export async function withEither<T>(
   options: OptionValues,
   io: Io,
@@ -100,7 +106,7 @@ async function remoteOf(options: OptionValues, io: Io): Promise<Client | undefin
   return found.client
 }
 
-/** Lends `work` the service that runs for this command; SERVICE_UNAVAILABLE when there is none. */
+/** Passes `work` the service that runs for this command; SERVICE_UNAVAILABLE when there is none. */
 export async function withService<T>(options: OptionValues, io: Io, work: (client: Client) => Promise<T>): Promise<T> {
   const found = await findService(options, io)
   if (found.missing === undefined) return work(found.client)

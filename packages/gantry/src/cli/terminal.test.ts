@@ -4,24 +4,24 @@ import { clip, safeBlock, safeJson, safeLine } from './terminal.ts'
 
 const hostile = 'a\x1b[2Jb\u009b31mc\u202ed\u2028e\r\x07\u{e0041}\u061cf\x7f'
 
-test('nothing that a terminal obeys survives on a line', () => {
+test('safeLine escapes every control sequence', () => {
   assert.equal(safeLine('a\x1b[2J\nb'), 'a\\e[2J\\nb')
   assert.match(safeLine(hostile), /^[\x20-\x7e]+$/)
 })
 
-test('a block keeps its lines and tabs, and only these', () => {
+test('safeBlock keeps line breaks and tabs and escapes all other control characters', () => {
   assert.equal(safeBlock('a\r\n\tb\rc'), 'a\n\tb\\rc')
   assert.doesNotMatch(safeBlock(hostile), /[\p{Cc}\u202e\u2028]/u)
 })
 
-test('JSON stays the same value without anything a terminal obeys', () => {
+test('safeJson escapes control sequences and parses to the same value', () => {
   const text = safeJson({ [hostile]: hostile })
   assert.match(text, /^[\x20-\x7e]+$/)
   assert.deepEqual(JSON.parse(text), { [hostile]: hostile })
   assert.equal(safeJson('grüße 😀'), '"grüße 😀"')
 })
 
-test('characters that cannot be seen are spelled out', () => {
+test('invisible characters are escaped as code points', () => {
   const ranges = [
     [0xad, 0xad],
     [0x200b, 0x200f],
@@ -49,7 +49,7 @@ test('characters that cannot be seen are spelled out', () => {
   }
 })
 
-test('a clipped line does not cut a character in two', () => {
+test('clip does not split a surrogate pair', () => {
   assert.equal(clip('a😀b', 3), 'a😀b')
   assert.equal(clip('a😀bc', 3), 'a😀…')
 })

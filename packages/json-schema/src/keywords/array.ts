@@ -1,30 +1,23 @@
 import type { JsonSchema } from '@gantry/contract'
-import { findDuplicate } from '../equality.ts'
 import { addIssue, join, type Node, spend } from '../node.ts'
-import { applicator, assertion, type Keyword, plural, type Site } from './keyword.ts'
-import { hasType } from './type.ts'
+import { applicator, assertion, type Keyword, limit, plural, type Site } from './keyword.ts'
+import { findDuplicate, hasType } from './value.ts'
 
-/** A keyword that limits the number of items. */
-function length(holds: (length: number, limit: number) => boolean, words: string): Keyword {
-  return {
-    shape: 'count',
-    vocabulary: 'validation',
-    rank: 1,
-    build(value, site) {
-      const limit = value as number
-      return assertion(
-        site,
-        (instance) => !Array.isArray(instance) || holds(instance.length, limit),
-        (instance) => `must have ${words} ${plural(limit, 'item')}, but has ${(instance as unknown[]).length}`,
-      )
-    },
-  }
-}
+const listLength = (value: unknown): number => (Array.isArray(value) ? value.length : 0)
 
-export const minItems: Keyword = length((count, limit) => count >= limit, 'at least')
-export const maxItems: Keyword = length((count, limit) => count <= limit, 'at most')
+export const minItems: Keyword<'count'> = limit(
+  'count',
+  (least) => (value) => !Array.isArray(value) || value.length >= least,
+  (least, value) => `must have at least ${plural(least, 'item')}, but has ${listLength(value)}`,
+)
 
-export const uniqueItems: Keyword = {
+export const maxItems: Keyword<'count'> = limit(
+  'count',
+  (most) => (value) => !Array.isArray(value) || value.length <= most,
+  (most, value) => `must have at most ${plural(most, 'item')}, but has ${listLength(value)}`,
+)
+
+export const uniqueItems: Keyword<'boolean'> = {
   shape: 'boolean',
   vocabulary: 'validation',
   rank: 3,
@@ -88,52 +81,53 @@ function tuple(schemas: readonly JsonSchema[], site: Site): Node {
   })
 }
 
-const listLength = (value: unknown): number => (Array.isArray(value) ? value.length : 0)
-
-export const prefixItems: Keyword = {
+export const prefixItems: Keyword<'schemaList'> = {
   shape: 'schemaList',
   vocabulary: 'applicator',
   rank: 4,
-  build: (value, site) => tuple(value as JsonSchema[], site),
+  build: (value, site) => tuple(value, site),
 }
 
-export const items: Keyword = {
+export const items: Keyword<'schema'> = {
   shape: 'schema',
   vocabulary: 'applicator',
   rank: 4,
-  build: (value, site) => rest(site.child(value as JsonSchema), listLength(site.schema.prefixItems)),
+  build: (value, site) => rest(site.child(value), listLength(site.schema.prefixItems)),
 }
 
+const isList = (value: JsonSchema | readonly JsonSchema[]): value is readonly JsonSchema[] => Array.isArray(value)
+
 /** Draft-07: one schema for all items, or a list for the first. */
-export const itemsOrList: Keyword = {
+export const itemsOrList: Keyword<'items'> = {
   shape: 'items',
   vocabulary: 'applicator',
   rank: 4,
-  build: (value, site) =>
-    Array.isArray(value) ? tuple(value as JsonSchema[], site) : rest(site.child(value as JsonSchema), 0),
+  build: (value, site) => (isList(value) ? tuple(value, site) : rest(site.child(value), 0)),
 }
 
 /** Draft-07: the items after a list in `items`. */
-export const additionalItems: Keyword = {
+export const additionalItems: Keyword<'schema'> = {
   shape: 'schema',
   vocabulary: 'applicator',
   rank: 4,
   build(value, site) {
     if (!Array.isArray(site.schema.items)) return undefined
-    return rest(site.child(value as JsonSchema), site.schema.items.length)
+    return rest(site.child(value), site.schema.items.length)
   },
 }
 
-export const contains: Keyword = {
+const countIn = (value: unknown, otherwise: number): number => (typeof value === 'number' ? value : otherwise)
+
+export const contains: Keyword<'schema'> = {
   shape: 'schema',
   vocabulary: 'applicator',
   rank: 4,
   build(value, site) {
     const { path, keyword } = site
-    const node = site.child(value as JsonSchema)
-    const legacy = site.place.resource.dialect.legacy
-    const least = legacy ? 1 : ((site.schema.minContains as number | undefined) ?? 1)
-    const most = legacy ? Infinity : ((site.schema.maxContains as number | undefined) ?? Infinity)
+    const node = site.child(value)
+    const legacy = site.location.resource.dialect.legacy
+    const least = legacy ? 1 : countIn(site.schema.minContains, 1)
+    const most = legacy ? Infinity : countIn(site.schema.maxContains, Infinity)
     const count: Node['check'] = (instance, state) => {
       if (!Array.isArray(instance)) return true
       spend(state, instance.length)

@@ -1,30 +1,33 @@
 import type { JsonSchema } from '@gantry/contract'
+import type { Location, Resource, SchemaObject } from '../location.ts'
 import { addIssue, type Node, type State } from '../node.ts'
 import type { Pattern } from '../patterns/pattern.ts'
-import type { Place, Resource, SchemaObject } from '../place.ts'
 
-/** What a keyword's value must look like; `shapes.ts` checks it and finds the sub-schemas in it. */
-export type Shape =
-  | 'any'
-  | 'anchor'
-  | 'boolean'
-  | 'count'
-  | 'dependencies'
-  | 'enum'
-  | 'id'
-  | 'items'
-  | 'number'
-  | 'pattern'
-  | 'patterns'
-  | 'positive'
-  | 'reference'
-  | 'schema'
-  | 'schemaList'
-  | 'schemaMap'
-  | 'string'
-  | 'names'
-  | 'namesMap'
-  | 'type'
+/** The shape of a keyword's value, and its type once `verify.ts` has checked it. */
+interface ShapeValues {
+  any: unknown
+  anchor: string
+  boolean: boolean
+  count: number
+  dependencies: Readonly<Record<string, JsonSchema | readonly string[]>>
+  enum: readonly unknown[]
+  id: string
+  items: JsonSchema | readonly JsonSchema[]
+  number: number
+  pattern: string
+  patterns: Readonly<Record<string, JsonSchema>>
+  positive: number
+  reference: string
+  schema: JsonSchema
+  schemaList: readonly JsonSchema[]
+  schemaMap: Readonly<Record<string, JsonSchema>>
+  string: string
+  names: readonly string[]
+  namesMap: Readonly<Record<string, readonly string[]>>
+  type: string | readonly string[]
+}
+
+export type Shape = keyof ShapeValues
 
 export type Vocabulary = 'core' | 'applicator' | 'unevaluated' | 'validation' | 'format' | 'content'
 
@@ -34,7 +37,7 @@ export interface Site {
   readonly keyword: string
   /** Schema path of the keyword. */
   readonly path: string
-  readonly place: Place
+  readonly location: Location
   readonly assertFormat: boolean
   /** Compiles a sub-schema of this keyword. */
   child(schema: JsonSchema, ...segments: readonly (string | number)[]): Node
@@ -42,30 +45,27 @@ export interface Site {
   sibling(keyword: string): Node | undefined
   /** The other keywords of the same schema, for `unevaluated…`; the list is whole once all are compiled. */
   siblings(): readonly Node[]
-  /** The node of a place, compiled later when need be. */
-  nodeOf(place: Place): Node
+  /** The node of a location, compiled lazily. */
+  nodeOf(location: Location): Node
   pattern(source: string): Pattern
   readonly resources: Iterable<Resource>
   /** True when some document uses `$dynamicRef`, so that checks must keep the dynamic scope. */
   readonly dynamic: boolean
 }
 
-export interface Keyword {
-  readonly shape: Shape
+export interface Keyword<S extends Shape = Shape> {
+  readonly shape: S
   readonly vocabulary: Vocabulary
   /** Applies its sub-schemas to the value itself, so that a reference loop through it never ends. */
   readonly inPlace?: true
   /** Lower ranks run first: cheap assertions before applicators, `unevaluated…` last. */
   readonly rank: number
-  readonly build?: (value: unknown, site: Site) => Node | undefined
+  /** Compiles the keyword; its value has been verified to be of the shape. */
+  build?(value: ShapeValues[S], site: Site): Node | undefined
 }
 
 /** A keyword that only asserts: a check and a sentence. */
-export function assertion(
-  site: Site,
-  check: (value: unknown, state: State) => boolean,
-  message: (value: unknown) => string,
-): Node {
+export function assertion(site: Site, check: Node['check'], message: (value: unknown) => string): Node {
   const { path, keyword } = site
   return {
     check,
@@ -79,6 +79,20 @@ export function assertion(
   }
 }
 
+/** A keyword whose number limits a value. Each limit has a check of its own, so that the engine can inline it. */
+export function limit<S extends 'count' | 'number' | 'positive'>(
+  shape: S,
+  check: (limit: number) => (value: unknown, state: State) => boolean,
+  message: (limit: number, value: unknown) => string,
+): Keyword<S> {
+  return {
+    shape,
+    vocabulary: 'validation',
+    rank: 1,
+    build: (value, site) => assertion(site, check(value), (instance) => message(value, instance)),
+  }
+}
+
 /** A keyword that applies sub-schemas. */
 export function applicator(
   children: readonly Node[],
@@ -87,10 +101,6 @@ export function applicator(
   let height = 0
   for (const child of children) if (child.height > height) height = child.height
   return { collect: undefined, covered: false, ...parts, height: height + 1, types: 0 }
-}
-
-export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** `1 item`, `2 items`, `2 properties`. */

@@ -2,10 +2,10 @@ import type { JsonSchema } from '@gantry/contract'
 import { addIssue, enough, type Node, type State, spend } from '../node.ts'
 import { applicator, type Keyword, type Site } from './keyword.ts'
 
-const children = (value: unknown, site: Site): Node[] =>
-  (value as JsonSchema[]).map((schema, index) => site.child(schema, index))
+const children = (schemas: readonly JsonSchema[], site: Site): Node[] =>
+  schemas.map((schema, index) => site.child(schema, index))
 
-/** Adds what the branches looked at that hold for the value. */
+/** Collects the evaluated members of the branches that match the value. */
 function collectFrom(nodes: readonly Node[]): Node['collect'] {
   if (nodes.every((node) => node.collect === undefined)) return undefined
   return (value, state, seen) => {
@@ -14,7 +14,7 @@ function collectFrom(nodes: readonly Node[]): Node['collect'] {
   }
 }
 
-export const allOf: Keyword = {
+export const allOf: Keyword<'schemaList'> = {
   shape: 'schemaList',
   vocabulary: 'applicator',
   inPlace: true,
@@ -36,13 +36,13 @@ export const allOf: Keyword = {
   },
 }
 
-/** The issues of the branch that comes nearest, so that the reader sees one way to repair the value. */
+/** The issues of the nearest branch, so that the reader sees one way to repair the value. */
 function reportNearest(nodes: readonly Node[], value: unknown, state: State, at: string): void {
-  const outer = { issues: state.issues, room: state.room }
+  const outer = { issues: state.issues, issuesLeft: state.issuesLeft }
   let nearest: State['issues'] | undefined
   for (const node of nodes) {
     state.issues = []
-    state.room = outer.room
+    state.issuesLeft = outer.issuesLeft
     try {
       node.report(value, state, at)
     } catch (stop) {
@@ -51,75 +51,73 @@ function reportNearest(nodes: readonly Node[], value: unknown, state: State, at:
     if (nearest === undefined || state.issues.length < nearest.length) nearest = state.issues
   }
   state.issues = outer.issues
-  state.room = outer.room
+  state.issuesLeft = outer.issuesLeft
   for (const issue of nearest ?? []) {
     state.issues.push(issue)
-    if (--state.room <= 0) throw enough
+    if (--state.issuesLeft <= 0) throw enough
   }
 }
 
-export const anyOf: Keyword = {
-  shape: 'schemaList',
-  vocabulary: 'applicator',
-  inPlace: true,
-  rank: 5,
-  build(value, site) {
-    const { path, keyword } = site
-    const nodes = children(value, site)
-    const check: Node['check'] = (instance, state) => {
-      spend(state, nodes.length)
-      for (let index = 0; index < nodes.length; index++) if (nodes[index]?.check(instance, state)) return true
-      return false
-    }
-    return applicator(nodes, {
-      check,
-      report(instance, state, at) {
-        if (check(instance, state)) return
-        addIssue(state, at, path, keyword, `must match at least one of ${nodes.length} alternatives`)
-        reportNearest(nodes, instance, state, at)
-      },
-      collect: collectFrom(nodes),
-    })
-  },
+/** A keyword over alternatives; when none matches, its report goes on with the issues of the nearest. */
+function alternatives(
+  fits: (nodes: readonly Node[]) => Node['check'],
+  describe: (nodes: readonly Node[], value: unknown, state: State) => { message: string; matches: boolean },
+): Keyword<'schemaList'> {
+  return {
+    shape: 'schemaList',
+    vocabulary: 'applicator',
+    inPlace: true,
+    rank: 5,
+    build(value, site) {
+      const { path, keyword } = site
+      const nodes = children(value, site)
+      const check = fits(nodes)
+      return applicator(nodes, {
+        check,
+        report(instance, state, at) {
+          if (check(instance, state)) return
+          const { message, matches } = describe(nodes, instance, state)
+          addIssue(state, at, path, keyword, message)
+          if (!matches) reportNearest(nodes, instance, state, at)
+        },
+        collect: collectFrom(nodes),
+      })
+    },
+  }
 }
 
-export const oneOf: Keyword = {
-  shape: 'schemaList',
-  vocabulary: 'applicator',
-  inPlace: true,
-  rank: 5,
-  build(value, site) {
-    const { path, keyword } = site
-    const nodes = children(value, site)
-    const check: Node['check'] = (instance, state) => {
-      spend(state, nodes.length)
-      let found = 0
-      for (let index = 0; index < nodes.length && found < 2; index++) if (nodes[index]?.check(instance, state)) found++
-      return found === 1
-    }
-    return applicator(nodes, {
-      check,
-      report(instance, state, at) {
-        if (check(instance, state)) return
-        const matching = nodes.flatMap((node, index) => (node.check(instance, state) ? [index] : []))
-        const count = matching.length === 0 ? 'none' : `alternatives ${matching.join(', ')}`
-        const message = `must match exactly one of ${nodes.length} alternatives, but matches ${count}`
-        addIssue(state, at, path, keyword, message)
-        if (matching.length === 0) reportNearest(nodes, instance, state, at)
-      },
-      collect: collectFrom(nodes),
-    })
+export const anyOf: Keyword<'schemaList'> = alternatives(
+  (nodes) => (value, state) => {
+    spend(state, nodes.length)
+    for (let index = 0; index < nodes.length; index++) if (nodes[index]?.check(value, state)) return true
+    return false
   },
-}
+  (nodes) => ({ message: `must match at least one of ${nodes.length} alternatives`, matches: false }),
+)
 
-export const not: Keyword = {
+export const oneOf: Keyword<'schemaList'> = alternatives(
+  (nodes) => (value, state) => {
+    spend(state, nodes.length)
+    let found = 0
+    for (let index = 0; index < nodes.length && found < 2; index++) if (nodes[index]?.check(value, state)) found++
+    return found === 1
+  },
+  (nodes, value, state) => {
+    const matching = nodes.flatMap((node, index) => (node.check(value, state) ? [index] : []))
+    const count = matching.length === 0 ? 'none' : `alternatives ${matching.join(', ')}`
+    const message = `must match exactly one of ${nodes.length} alternatives, but matches ${count}`
+    return { message, matches: matching.length > 0 }
+  },
+)
+
+export const not: Keyword<'schema'> = {
   shape: 'schema',
   vocabulary: 'applicator',
   inPlace: true,
   rank: 5,
   build(value, site) {
     const { path, keyword } = site
-    const node = site.child(value as JsonSchema)
+    const node = site.child(value)
     return applicator([node], {
       check(instance, state) {
         spend(state, 1)
@@ -134,15 +132,15 @@ export const not: Keyword = {
 }
 
 /** `then` and `else` are compiled with their `if`. */
-export const branch: Keyword = { shape: 'schema', vocabulary: 'applicator', inPlace: true, rank: 5 }
+export const branch: Keyword<'schema'> = { shape: 'schema', vocabulary: 'applicator', inPlace: true, rank: 5 }
 
-export const condition: Keyword = {
+export const condition: Keyword<'schema'> = {
   shape: 'schema',
   vocabulary: 'applicator',
   inPlace: true,
   rank: 5,
   build(value, site) {
-    const test = site.child(value as JsonSchema)
+    const test = site.child(value)
     const yes = site.sibling('then')
     const no = site.sibling('else')
     return applicator(

@@ -1,8 +1,8 @@
+import type { Location, Resource } from '../location.ts'
 import { type Node, type State, spend, tooDeep } from '../node.ts'
-import type { Place, Resource } from '../place.ts'
 import type { Keyword, Site } from './keyword.ts'
 
-/** Applies a node that stands elsewhere; the only way a check can recurse, so the only place that counts depth. */
+/** Applies a referenced node. Only references make a check recurse, so only this code counts depth. */
 function follow(choose: (state: State) => Jump, scoped: boolean): Node {
   const enter = (state: State, jump: Jump): number => {
     spend(state, 1)
@@ -47,34 +47,34 @@ interface Jump {
   readonly resource: Resource
 }
 
-const jumpTo = (place: Place, site: Site): Jump => ({ node: site.nodeOf(place), resource: place.resource })
+const jumpTo = (location: Location, site: Site): Jump => ({ node: site.nodeOf(location), resource: location.resource })
 
-export const ref: Keyword = {
+export const ref: Keyword<'reference'> = {
   shape: 'reference',
   vocabulary: 'core',
   rank: 5,
   build(_value, site) {
-    if (site.place.ref === undefined) return undefined
-    const jump = jumpTo(site.place.ref, site)
+    if (site.location.ref === undefined) return undefined
+    const jump = jumpTo(site.location.ref, site)
     return follow(() => jump, site.dynamic)
   },
 }
 
 /** Goes to the outermost resource in the dynamic scope that has the anchor, when the plain target has it too. */
-export const dynamicRef: Keyword = {
+export const dynamicRef: Keyword<'reference'> = {
   shape: 'reference',
   vocabulary: 'core',
   rank: 5,
   build(value, site) {
-    const target = site.place.dynamicRef
+    const target = site.location.dynamicRef
     if (target === undefined) return undefined
     const plain = jumpTo(target, site)
-    const name = String(value).slice(String(value).indexOf('#') + 1)
+    const name = value.slice(value.indexOf('#') + 1)
     if (target.resource.dynamicAnchors?.get(name) !== target) return follow(() => plain, true)
     const candidates = new Map<Resource, Jump>()
     for (const resource of site.resources) {
-      const place = resource.dynamicAnchors?.get(name)
-      if (place !== undefined) candidates.set(resource, jumpTo(place, site))
+      const location = resource.dynamicAnchors?.get(name)
+      if (location !== undefined) candidates.set(resource, jumpTo(location, site))
     }
     return follow((state) => {
       for (const resource of state.scope) {
@@ -86,7 +86,7 @@ export const dynamicRef: Keyword = {
   },
 }
 
-/** A node that stands in a resource of its own enters it, so that dynamic references see it. */
+/** A node with a resource of its own enters it, so that dynamic references see it. */
 export function inScope(node: Node, resource: Resource): Node {
   const within = <T>(state: State, run: () => T): T => {
     state.scope.push(resource)

@@ -1,34 +1,32 @@
-import type { JsonSchema } from '@gantry/contract'
-import { addIssue, join, type Node, type Seen, type State, spend } from '../node.ts'
-import { applicator, isObject, type Keyword, type Site } from './keyword.ts'
+import { isObject } from '@gantry/contract/internal/json'
+import { addIssue, join, type Seen, type State, spend } from '../node.ts'
+import { applicator, type Keyword } from './keyword.ts'
 
-type Left = (value: object, seen: Seen) => readonly (string | number)[]
+type Left = (value: unknown, seen: Seen) => readonly (readonly [key: string | number, member: unknown])[]
 
-/** Applies a schema to what no other keyword looked at; `left` lists it and `all` marks everything as looked at. */
-function unevaluated(left: Left, words: string, all: (seen: Seen) => void): NonNullable<Keyword['build']> {
-  return (value: unknown, site: Site): Node => {
-    const node = site.child(value as JsonSchema)
+/** Applies a schema to unevaluated members; `left` lists them and `all` marks everything as evaluated. */
+function unevaluated(left: Left, words: string, all: (seen: Seen) => void): NonNullable<Keyword<'schema'>['build']> {
+  return (value, site) => {
+    const node = site.child(value)
     const siblings = site.siblings()
     const { path, keyword } = site
-    const keysLeft = (instance: object, state: State): readonly (string | number)[] => {
+    const membersLeft = (instance: unknown, state: State): ReturnType<Left> => {
       const seen: Seen = { allProperties: false, names: new Set(), allItems: false, upTo: 0, indexes: new Set() }
       for (const sibling of siblings) sibling.collect?.(instance, state, seen)
-      const keys = left(instance, seen)
-      spend(state, keys.length)
-      return keys
+      const members = left(instance, seen)
+      spend(state, members.length)
+      return members
     }
     return applicator([node], {
       check(instance, state) {
         if (typeof instance !== 'object' || instance === null) return true
-        for (const key of keysLeft(instance, state)) {
-          if (!node.check((instance as Record<string, unknown>)[key], state)) return false
-        }
+        for (const [, member] of membersLeft(instance, state)) if (!node.check(member, state)) return false
         return true
       },
       report(instance, state, at) {
         if (typeof instance !== 'object' || instance === null) return
-        for (const key of keysLeft(instance, state)) {
-          if (value !== false) node.report((instance as Record<string, unknown>)[key], state, join(at, key))
+        for (const [key, member] of membersLeft(instance, state)) {
+          if (value !== false) node.report(member, state, join(at, key))
           else addIssue(state, join(at, key), path, keyword, words)
         }
       },
@@ -37,13 +35,13 @@ function unevaluated(left: Left, words: string, all: (seen: Seen) => void): NonN
   }
 }
 
-export const unevaluatedProperties: Keyword = {
+export const unevaluatedProperties: Keyword<'schema'> = {
   shape: 'schema',
   vocabulary: 'unevaluated',
   rank: 9,
   build: unevaluated(
     (value, seen) =>
-      !isObject(value) || seen.allProperties ? [] : Object.keys(value).filter((key) => !seen.names.has(key)),
+      !isObject(value) || seen.allProperties ? [] : Object.entries(value).filter(([key]) => !seen.names.has(key)),
     'is not an allowed property',
     (seen) => {
       seen.allProperties = true
@@ -51,16 +49,18 @@ export const unevaluatedProperties: Keyword = {
   ),
 }
 
-export const unevaluatedItems: Keyword = {
+export const unevaluatedItems: Keyword<'schema'> = {
   shape: 'schema',
   vocabulary: 'unevaluated',
   rank: 9,
   build: unevaluated(
     (value, seen) => {
       if (!Array.isArray(value) || seen.allItems) return []
-      const indexes: number[] = []
-      for (let index = seen.upTo; index < value.length; index++) if (!seen.indexes.has(index)) indexes.push(index)
-      return indexes
+      const items: [number, unknown][] = []
+      for (let index = seen.upTo; index < value.length; index++) {
+        if (!seen.indexes.has(index)) items.push([index, value[index]])
+      }
+      return items
     },
     'is not an allowed item',
     (seen) => {

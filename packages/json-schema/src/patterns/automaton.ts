@@ -81,7 +81,8 @@ class Run {
     threads.begin()
     for (let step = threads.next(); step >= 0; step = threads.next()) {
       this.fuel--
-      const current = steps[step] as Step
+      const current = steps[step]
+      if (current === undefined) continue
       if (current.op === op.set) threads.keep(step)
       else if (current.op === op.match) matched = true
       else if (current.op === op.fork) {
@@ -95,8 +96,8 @@ class Run {
   #advance(steps: readonly Step[], threads: Threads, code: number): void {
     for (let index = 0; index < threads.kept; index++) {
       this.fuel--
-      const step = threads.list[index] as number
-      if ((steps[step] as Step).set.has(code)) threads.carry(step + 1)
+      const step = threads.list[index] ?? 0
+      if (steps[step]?.set.has(code)) threads.carry(step + 1)
     }
   }
 
@@ -145,7 +146,7 @@ class Threads {
     this.#mark++
     this.kept = 0
     this.add(0)
-    for (let index = 0; index < this.#carriedCount; index++) this.add(this.#carried[index] as number)
+    for (let index = 0; index < this.#carriedCount; index++) this.add(this.#carried[index] ?? 0)
     this.#carriedCount = 0
   }
 
@@ -156,7 +157,7 @@ class Threads {
   }
 
   next(): number {
-    return this.#waiting === 0 ? -1 : (this.#stack[--this.#waiting] as number)
+    return this.#waiting === 0 ? -1 : (this.#stack[--this.#waiting] ?? 0)
   }
 
   keep(step: number): void {

@@ -8,7 +8,7 @@ export type Regex =
   | { readonly kind: 'look'; readonly body: Regex; readonly ahead: boolean; readonly negated: boolean }
   | { readonly kind: 'back' }
 
-/** A place between characters: start or end of the text, a word boundary or none. */
+/** A position between characters: start or end of the text, a word boundary or none. */
 type Edge = 'start' | 'end' | 'word' | 'inner'
 
 const maxNesting = 200
@@ -30,9 +30,10 @@ class Parser {
 
   choice(nesting: number): Regex {
     if (nesting > maxNesting) throw new Error(`has groups nested deeper than ${maxNesting} levels`)
-    const options = [this.#sequence(nesting)]
+    const first = this.#sequence(nesting)
+    const options = [first]
     while (this.#take('|')) options.push(this.#sequence(nesting))
-    return options.length === 1 ? (options[0] as Regex) : { kind: 'choice', options }
+    return options.length === 1 ? first : { kind: 'choice', options }
   }
 
   #sequence(nesting: number): Regex {
@@ -41,7 +42,8 @@ class Parser {
       const atom = this.#atom(nesting)
       parts.push(this.#quantified(atom))
     }
-    return parts.length === 1 ? (parts[0] as Regex) : { kind: 'sequence', parts }
+    const [first] = parts
+    return first !== undefined && parts.length === 1 ? first : { kind: 'sequence', parts }
   }
 
   #quantified(body: Regex): Regex {

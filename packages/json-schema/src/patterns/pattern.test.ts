@@ -7,7 +7,7 @@ import { parseRegex } from './parse.ts'
 import { Pattern } from './pattern.ts'
 import { buildProgram } from './program.ts'
 
-const newState = (): State => ({ steps: 2_000_000, depth: 0, maxDepth: 1_000, scope: [], issues: [], room: 100 })
+const newState = (): State => ({ steps: 2_000_000, depth: 0, maxDepth: 1_000, scope: [], issues: [], issuesLeft: 100 })
 
 const hostile: readonly (readonly [pattern: string, text: string, matches: boolean])[] = [
   ['^(a|a)*$', `${'a'.repeat(40)}!`, false],
@@ -23,7 +23,7 @@ const hostile: readonly (readonly [pattern: string, text: string, matches: boole
 ]
 
 for (const [source, text, expected] of hostile) {
-  test(`the pattern ${source} is answered on ${text.length} characters without backtracking`, () => {
+  test(`the pattern ${source} is matched on ${text.length} characters without backtracking`, () => {
     assert.equal(new Pattern(source).matches(text, newState()), expected)
   })
 }
@@ -42,7 +42,7 @@ test('a pattern with very many lookarounds is refused', () => {
   assert.throws(() => new Pattern(`^(?:${'(?=(?!b)a)'.repeat(17)})?a`), /more than 32 lookarounds/)
 })
 
-test('lookarounds that would need a table too many for a long text are reported as too long', () => {
+test('a text too long for the tables of a pattern’s lookarounds is reported as too long', () => {
   const pattern = new Pattern(`^${'(?=(a|a)*$)'.repeat(32)}`)
   assert.equal(pattern.matches('a'.repeat(1_000), newState()), true)
   assert.equal(pattern.matches('a'.repeat(1_000_000), newState()), undefined)
@@ -56,7 +56,7 @@ test('a repeated lookaround has one table, however often it is repeated', () => 
   assert.equal(pattern.matches(`${'a-'.repeat(149)}-a`, newState()), false)
 })
 
-test('a back-reference matches short texts and says so when a text is too long', () => {
+test('a back-reference matches short texts, and a longer text is reported as too long', () => {
   const pattern = new Pattern('^(a+)-\\1$')
   assert.equal(pattern.matches('aa-aa', newState()), true)
   assert.equal(pattern.matches('aa-a', newState()), false)

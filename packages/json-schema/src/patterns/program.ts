@@ -5,7 +5,7 @@ class CharacterSet {
   readonly #code: number | undefined
   readonly #native: RegExp
   readonly #unicode: boolean
-  /** 0 is not asked yet, 1 is no, 2 is yes. */
+  /** 0 is unknown, 1 is no, 2 is yes. */
   readonly #ascii = new Uint8Array(128)
 
   constructor(source: string, code: number | undefined, unicode: boolean) {
@@ -26,7 +26,7 @@ class CharacterSet {
   }
 }
 
-/** What a step does; numbers, because the automaton compares them for every character. */
+/** The kind of a step; numbers, because the automaton compares them for every character. */
 export const op = { set: 0, match: 1, fork: 2, look: 3, lookNot: 4, start: 5, end: 6, word: 7, inner: 8 } as const
 
 /** One step of an automaton, of one shape for all kinds: `fork` goes to `first` and `second`, `look` asks table `first`. */

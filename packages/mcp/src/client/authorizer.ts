@@ -1,48 +1,54 @@
+import { randomBytes } from 'node:crypto'
 import { ToolError } from '@gantry/contract'
 import type { BackendHost } from '@gantry/core/internal/backends/backend'
-import type { AuthProvider } from '@modelcontextprotocol/client'
+import type {
+  AuthProvider,
+  OAuthClientProvider,
+  OAuthDiscoveryState,
+  StoredOAuthClientInformation,
+  StoredOAuthTokens,
+} from '@modelcontextprotocol/client'
 import { boundedResponse } from './bounded-response.ts'
-import { memoryTokenStore, oauthClient, type TokenMemory, tokenMemory } from './oauth-client.ts'
-import type { McpOAuth } from './options.ts'
+import { checkWebAddress } from './connection.ts'
 import { loadSdk, type Sdk } from './sdk.ts'
-import { fillSecrets } from './settings.ts'
+import { fillSecrets, type McpOAuth, type TokenStore } from './settings.ts'
 
-/** What a server said that a token must be good for. */
-export interface Challenge {
+/** The scopes and resource that a server requires of a token. */
+interface Challenge {
   readonly scope?: string | undefined
   readonly resourceMetadataUrl?: URL | undefined
 }
 
-/** Gets tokens for one server and shows them to it alone. */
+/** Obtains tokens for one server and sends them only to it. */
 export interface Authorizer {
   readonly provider: AuthProvider
-  /** Gets a token that is good for more; false when the server wants nothing that the token does not have already. */
+  /** Obtains a token with more scopes; false when the current token already has all of them. */
   stepUp(challenge: Challenge): Promise<boolean>
 }
 
-export interface AuthorizerOptions {
+interface AuthorizerOptions {
   readonly server: string
   readonly url: URL
   readonly oauth: McpOAuth
   readonly host: BackendHost
-  /** Through the guard, as everything that discovery may lead to. */
+  /** Fetch through egress, because discovery may lead to any origin. */
   readonly fetch: typeof fetch
-  /** Ends with the backend, and not with one connection: a person may need longer than that. */
+  /** Aborts with the backend and not with one connection, because a consent may take longer. */
   readonly life: AbortSignal
 }
 
-/** No document of an authorization server is this large. */
+/** The size limit of documents of an authorization server. */
 const mostBytes = 1_048_576
-/** No token is; each is looked for in every answer. */
+/** The size limit of a token, because each is searched for in every response. */
 const longestToken = 16_384
 
 /**
- * Discovery, registration, the check of issuer and resource and the exchange are the SDK's; this decides when they
- * run, one at a time, and asks the person. Addresses for the person are http or https and are never opened here.
+ * The SDK implements discovery, registration, the checks of issuer and resource, and the exchange. This part runs them
+ * one at a time and requests the user's consent. URLs for the user are http or https and are never opened here.
  */
 export function createAuthorizer(options: AuthorizerOptions): Authorizer {
   const { server, oauth } = options
-  // By address, because a token for one server must not be shown to whoever has its name next.
+  // Stored by URL, because a token for one server must not be sent to another server of the same name.
   const { origin, pathname } = options.url
   const memory = tokenMemory(oauth.store ?? memoryTokenStore(), `${server} ${origin}${pathname}`)
   let scope: string | undefined
@@ -95,10 +101,10 @@ async function obtain(
     ...(scope === undefined ? {} : { scope }),
     ...(resourceMetadataUrl === undefined ? {} : { resourceMetadataUrl }),
   }
-  // Found out anew each time, because a server may have moved to another authorization server.
+  // Discovered each time, because a server may have moved to another authorization server.
   await memory.forget('discovery')
   if ((await sdk.auth(client.provider, request)) === 'AUTHORIZED') return
-  const answer = await askPerson(oauth, client.errand(), life)
+  const answer = await askPerson(oauth, client.authorizationRequest(), life)
   await sdk.auth(client.provider, { ...request, ...answer })
 }
 
@@ -117,8 +123,8 @@ async function secretsOf({ oauth, host, life }: AuthorizerOptions) {
 }
 
 /**
- * Requests to authorization servers. What carries credentials goes only to the origins that the host named for that,
- * where it named any: a server must not have them sent to itself by naming itself.
+ * Requests to authorization servers. With configured origins, credentials are sent only to these: a server must not
+ * obtain them by naming itself as its authorization server.
  */
 function authFetch({ fetch, life, oauth }: AuthorizerOptions): typeof globalThis.fetch {
   return async (input, init) => {
@@ -135,19 +141,20 @@ function authFetch({ fetch, life, oauth }: AuthorizerOptions): typeof globalThis
   }
 }
 
-/** Sends the person on their way and reads what they came back with. */
+/** Asks the user for consent and reads the redirect. */
 async function askPerson(
   oauth: McpOAuth,
-  errand: { readonly url: URL; readonly state: string },
+  authorizationRequest: { readonly url: URL; readonly state: string },
   signal: AbortSignal,
 ): Promise<{ readonly authorizationCode: string; readonly iss?: string }> {
-  // A page at another origin could ask the person for anything.
-  if (oauth.origins !== undefined && !oauth.origins.includes(errand.url.origin)) {
-    throw refused(`The person is not sent to ${errand.url.origin}, which is not among oauth.origins.`)
+  // A page at another origin could phish the user.
+  if (oauth.origins !== undefined && !oauth.origins.includes(authorizationRequest.url.origin)) {
+    throw refused(`The person is not sent to ${authorizationRequest.url.origin}, which is not among oauth.origins.`)
   }
-  const back = URL.parse((await oauth.onRedirect?.(errand.url.href, signal)) ?? '')?.searchParams
+  const back = URL.parse((await oauth.onRedirect?.(authorizationRequest.url.href, signal)) ?? '')?.searchParams
   const [code, iss] = [back?.get('code'), back?.get('iss')]
-  if (back?.get('state') !== errand.state) throw refused('The way back from the authorization server is not ours.')
+  if (back?.get('state') !== authorizationRequest.state)
+    throw refused('The redirect from the authorization server has another state than the request.')
   if (!code) throw refused('The authorization server gave no code; perhaps the person declined.')
   return { authorizationCode: code, ...(iss == null ? {} : { iss }) }
 }
@@ -156,7 +163,149 @@ function refused(message: string, cause?: unknown): ToolError {
   return new ToolError('BACKEND_UNAVAILABLE', message, { retryable: false, cause })
 }
 
-/** Whether a failure is a server's wish for a token that is good for more. */
+/** Whether a failure is a server's request for a token with more scopes. */
 export function isStepUp(sdk: Sdk, error: unknown): error is Error & Challenge & { readonly requiredScope?: string } {
   return sdk.InsufficientScopeError.isInstance(error)
+}
+
+/** One request for a token: the SDK's OAuth provider, and its results. */
+interface OAuthClient {
+  readonly provider: OAuthClientProvider
+  /** The consent URL, and the `state` that identifies the redirect. */
+  readonly authorizationRequest: () => { readonly url: URL; readonly state: string }
+}
+
+interface OAuthClientOptions {
+  readonly sdk: Sdk
+  readonly oauth: McpOAuth
+  readonly memory: TokenMemory
+  /** Resolves secret references of the options. */
+  readonly clientSecret: string | undefined
+  readonly privateKey: string | undefined
+  conceal(value: string): void
+}
+
+/** The SDK's OAuth provider for one request for a token; requests are sequential. */
+function oauthClient(options: OAuthClientOptions): OAuthClient {
+  const { oauth, memory, clientSecret, conceal } = options
+  const { clientId } = oauth
+  const redirectUrl = oauth.grant === 'authorization_code' ? oauth.redirectUrl : undefined
+  const scope = oauth.scopes?.join(' ')
+  const state = randomBytes(32).toString('base64url')
+  let verifier = ''
+  let authorizationUrl: URL | undefined
+
+  const provider: OAuthClientProvider = {
+    redirectUrl,
+    ...(oauth.clientMetadataUrl === undefined ? {} : { clientMetadataUrl: oauth.clientMetadataUrl }),
+    clientMetadata: {
+      client_name: 'Gantry',
+      redirect_uris: redirectUrl === undefined ? [] : [redirectUrl],
+      ...(redirectUrl === undefined
+        ? { grant_types: ['client_credentials'] }
+        : { grant_types: ['authorization_code', 'refresh_token'], response_types: ['code'] }),
+      ...(scope === undefined ? {} : { scope }),
+    },
+    state: () => state,
+    async clientInformation(context) {
+      const known = await memory.read('client')
+      if (clientId === undefined || (known !== undefined && known.client_id !== clientId)) return known
+      // The stamp names the issuer of this client, so that its secret is never sent to another authorization server.
+      const issuer = known?.issuer ?? context?.issuer
+      const stamped = { client_id: clientId, ...(issuer === undefined ? {} : { issuer }) }
+      if (known?.issuer === undefined) await memory.write('client', stamped)
+      return { ...stamped, ...(clientSecret === undefined ? {} : { client_secret: clientSecret }) }
+    },
+    async saveClientInformation(information) {
+      const { client_id, client_secret, issuer } = information
+      if (client_secret !== undefined) conceal(client_secret)
+      const own = client_id === clientId
+      await memory.write('client', own ? { client_id, ...(issuer === undefined ? {} : { issuer }) } : information)
+    },
+    tokens: () => memory.read('tokens'),
+    async saveTokens(tokens) {
+      for (const value of [tokens.access_token, tokens.refresh_token, tokens.id_token]) {
+        if (value !== undefined) conceal(value)
+      }
+      await memory.write('tokens', tokens)
+    },
+    redirectToAuthorization(url) {
+      authorizationUrl = checkWebAddress(url)
+    },
+    saveCodeVerifier(value) {
+      verifier = value
+    },
+    codeVerifier: () => verifier,
+    saveDiscoveryState: (discovery) => memory.write('discovery', discovery),
+    discoveryState: () => memory.read('discovery'),
+    async invalidateCredentials(what) {
+      if (what === 'all' || what === 'client') await memory.forget('client')
+      if (what === 'all' || what === 'tokens') await memory.forget('tokens')
+      if (what === 'all' || what === 'discovery') await memory.forget('discovery')
+    },
+    ...clientCredentials(options),
+  }
+  return {
+    provider,
+    authorizationRequest: () => {
+      if (authorizationUrl !== undefined) return { url: authorizationUrl, state }
+      throw new ToolError('BACKEND_UNAVAILABLE', 'The authorization server returned no authorization URL.')
+    },
+  }
+}
+
+/** The additional parts of the client_credentials grant. */
+function clientCredentials({ sdk, oauth, privateKey }: OAuthClientOptions): Partial<OAuthClientProvider> {
+  if (oauth.grant !== 'client_credentials') return {}
+  const prepareTokenRequest = (scope?: string): URLSearchParams => {
+    const wanted = scope ?? oauth.scopes?.join(' ')
+    return new URLSearchParams({ grant_type: 'client_credentials', ...(wanted === undefined ? {} : { scope: wanted }) })
+  }
+  if (privateKey === undefined) return { prepareTokenRequest }
+  const client = oauth.clientId ?? ''
+  const alg = oauth.algorithm ?? 'ES256'
+  const addClientAuthentication = sdk.createPrivateKeyJwtAuth({ issuer: client, subject: client, privateKey, alg })
+  return { prepareTokenRequest, addClientAuthentication }
+}
+
+/** The state that a client keeps between two requests for a token. */
+interface Remembered {
+  readonly client: StoredOAuthClientInformation
+  readonly tokens: StoredOAuthTokens
+  readonly discovery: OAuthDiscoveryState
+}
+
+/** Typed access to a TokenStore; a value that does not parse counts as absent. */
+interface TokenMemory {
+  read<Key extends keyof Remembered>(key: Key): Promise<Remembered[Key] | undefined>
+  write<Key extends keyof Remembered>(key: Key, value: Remembered[Key]): Promise<void>
+  forget(key: keyof Remembered): Promise<void>
+}
+
+/** Keeps the values of one server apart from those of others in the same store. */
+function tokenMemory(store: TokenStore, server: string): TokenMemory {
+  const location = (key: string): string => `${server}/${key}`
+  return {
+    async read<Key extends keyof Remembered>(key: Key) {
+      const text = await store.get(location(key))
+      if (text === undefined) return undefined
+      try {
+        return JSON.parse(text) as Remembered[Key]
+      } catch {
+        return undefined
+      }
+    },
+    write: (key, value) => store.set(location(key), JSON.stringify(value)),
+    forget: (key) => store.delete(location(key)),
+  }
+}
+
+/** A store in memory. */
+function memoryTokenStore(): TokenStore {
+  const values = new Map<string, string>()
+  return {
+    get: async (key) => values.get(key),
+    set: async (key, value) => void values.set(key, value),
+    delete: async (key) => void values.delete(key),
+  }
 }

@@ -1,12 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fakeContext } from '@gantry/conformance/internal/backend'
-import { type FakeHost, fakeHost } from '@gantry/conformance/internal/backend-host'
+import { type FakeHost, fakeContext, fakeHost } from '@gantry/conformance/internal/backend'
 import type { JsonObject, Tool } from '@gantry/contract'
 import type { Backend, BackendContext, ProgressReport } from '@gantry/core/internal/backends/backend'
-import { createEgress } from '@gantry/core/internal/egress/guard'
+import { createEgressGuard } from '@gantry/core/internal/egress/guard'
 import { mcp } from './mcp.ts'
-import type { McpOptions } from './options.ts'
+import type { McpOptions } from './settings.ts'
 
 /** A backend that is attached to a host of its own, and what tests want of both. */
 export interface Opened extends AsyncDisposable {
@@ -24,7 +23,7 @@ export interface McpResult {
 }
 
 export function open(options: Omit<McpOptions, 'name'>, secrets: { readonly [name: string]: string } = {}): Opened {
-  const egress = createEgress()
+  const egress = createEgressGuard()
   const host = fakeHost(egress, secrets)
   const backend = mcp({ name: 'test', ...options })
   backend.attach?.(host)

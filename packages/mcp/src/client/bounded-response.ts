@@ -5,8 +5,8 @@ const newline = 10
 const carriageReturn = 13
 
 /**
- * The same response with a body that fails beyond a limit: of the whole, or, for a stream of events, of one event, so
- * that a stream may go on for days.
+ * The same response with a body that fails at a size limit: of the whole body, or, for an event stream, of one event, so
+ * that a stream may last for days.
  */
 export function boundedResponse(response: Response, limit: number): Response {
   if (response.body === null || withoutBody.has(response.status)) return response

@@ -56,7 +56,7 @@ const members = {
   other: [absent, 1],
 }
 
-test('a result is taken or refused as the SDK itself would, and comes out alike', async () => {
+test('callResultSchema accepts and refuses the same results as the SDK, with the same output', async () => {
   const { client, prepare } = await legacyClient()
   const schema = callResultSchema({ specTypeSchemas })
   const counts = { taken: 0, refused: 0 }
@@ -79,7 +79,7 @@ test('a result is taken or refused as the SDK itself would, and comes out alike'
   await client.close()
 })
 
-test('what another question would be answered with is no result', () => {
+test('callResultSchema refuses a result of another method', () => {
   const { validate } = callResultSchema({ specTypeSchemas })['~standard']
   const issues = (value: unknown) => (validate(value) as { issues?: unknown }).issues
   assert.equal(issues({ content: [text], structuredContent: { a: 1 } }), undefined)

@@ -1,16 +1,18 @@
 import { type ErrorCode, ToolError, type ToolErrorOptions } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { BackendCall, BackendContext } from '@gantry/core/internal/backends/backend'
 import { quote } from '@gantry/core/internal/ids/quote'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import type { Connection } from './connection.ts'
 import { type Logs, plainText } from './logs.ts'
 import type { Sdk } from './sdk.ts'
 
-/** The SDK ends every request after a time; the pipeline's own deadline must come first. */
+/** The SDK's own request timeout, longer than every deadline of the pipeline. */
 const longestMs = 2_147_483_647
 
 /**
- * Sends one call and gives the server's result as it is. Progress is always asked for. The idempotency key goes along
- * as `_meta["gantry/idempotencyKey"]`, for servers that keep such keys, and the place in a trace as
+ * Sends one call and returns the server's result unchanged. It always requests progress. The idempotency key is sent
+ * as `_meta["gantry/idempotencyKey"]`, for servers that store such keys, and the trace context as
  * `_meta.traceparent`. Rejects with what the SDK throws.
  */
 export async function sendCall(
@@ -22,18 +24,17 @@ export async function sendCall(
 ): Promise<unknown> {
   const { signal } = context
   const stop = new AbortController()
-  // The notification to the server says that the call was cancelled, without the reason.
-  const onAbort = (): void => stop.abort('The call was cancelled.')
   signal.throwIfAborted()
   const progressToken = incoming.nextToken()
   const deaf = incoming.watch(progressToken, (report) => context.progress(report))
   const { traceparent } = context
-  const place = traceparent === undefined ? {} : { traceparent }
-  const _meta = { progressToken, 'gantry/idempotencyKey': context.idempotencyKey, ...place }
+  const location = traceparent === undefined ? {} : { traceparent }
+  const _meta = { progressToken, 'gantry/idempotencyKey': context.idempotencyKey, ...location }
   const params = { name, arguments: args, _meta }
   const options = { signal: stop.signal, timeout: longestMs }
   logs.begin(context)
-  signal.addEventListener('abort', onAbort, { once: true })
+  // The cancellation notification does not contain the reason.
+  const leave = onAbort(signal, () => stop.abort('The call was cancelled.'))
   try {
     if (!modern) return await client.request({ method: 'tools/call', params }, callResult, options)
     // Without an output schema, because the pipeline checks outputs; with the input's, for its header marks.
@@ -42,27 +43,27 @@ export async function sendCall(
   } finally {
     deaf()
     logs.end(context)
-    signal.removeEventListener('abort', onAbort)
+    leave()
   }
 }
 
-/** Ten times what is shown of a message: a cut that could halve a secret must lie behind what anybody sees. */
+/** Ten times the displayed length: a truncation that could split a secret must be beyond the displayed part. */
 const longestMessage = 100_000
 const deepestCause = 8
 const longestExcerpt = 300
 /** Statuses of a request that the server did not process. */
-const turnedAway: ReadonlySet<number> = new Set([404, 405, 406, 413, 415])
+const refusedStatuses: ReadonlySet<number> = new Set([404, 405, 406, 413, 415])
 
 type HttpFault = InstanceType<Sdk['SdkHttpError']>
 
 /**
- * Names what ended a request that was handed to the SDK. `over` says why the connection is gone, when it is: what had
- * been sent by then may have been done. Everything a server answers is a failure of the tool.
+ * The error of a request that was passed to the SDK. `over` is the reason why the connection ended, if it did: a request
+ * that was already sent may have been processed. Every error response of a server is a failure of the tool.
  */
 export function failureOf(sdk: Sdk, server: string, error: unknown, over: string | undefined): ToolError {
   const own = ownError(error)
   if (own !== undefined) return own
-  // The SDK's word for a request that found no transport to go out by.
+  // The SDK's error for a request without a connected transport.
   if (error instanceof Error && error.message === 'Not connected') return notSent(server, error)
   if (over !== undefined) return new ToolError('BACKEND_FAILED', over, { cause: error })
   if (sdk.MissingRequiredClientCapabilityError.isInstance(error)) {
@@ -77,7 +78,7 @@ export function failureOf(sdk: Sdk, server: string, error: unknown, over: string
   return new ToolError('BACKEND_FAILED', `The MCP server ${server} did not serve the request.`, { cause: error })
 }
 
-/** The same failure where no call can have been sent yet: nothing has happened, and another backend may be tried. */
+/** The same failure before a call was sent: it had no effect, and another backend may be tried. */
 export function beforeAnyCall(failure: ToolError): ToolError {
   if (failure.effect === 'none') return failure
   const { message, details, cause } = failure
@@ -88,12 +89,12 @@ function notSent(server: string, cause: unknown): ToolError {
   return new ToolError('BACKEND_UNAVAILABLE', `The MCP server ${server} is not connected.`, { cause })
 }
 
-/** A ToolError that came through the SDK, such as one of the guarded way out. */
+/** A ToolError that passed through the SDK, such as one of egress. */
 function ownError(error: unknown): ToolError | undefined {
   let cause = error
   for (let depth = 0; depth < deepestCause && typeof cause === 'object' && cause !== null; depth++) {
     if (ToolError.is(cause)) return cause
-    cause = (cause as { readonly cause?: unknown }).cause
+    cause = 'cause' in cause ? cause.cause : undefined
   }
   return undefined
 }
@@ -105,9 +106,9 @@ function answered(error: Error & { readonly code: number }): ToolError {
 }
 
 /**
- * Whether a server says that it does not know the session of the request: by 404, as the protocol wants it, or by 400
- * with an error about the session, as the servers of its own authors do. The call cannot have begun: what would serve
- * it belongs to the session that the server could not find, and a tool that fails is answered with 200.
+ * Whether a server does not know the session of the request: HTTP 404, as the protocol requires, or 400 with an error
+ * about the session, as the reference servers do. The call cannot have started: it would run within the session that
+ * the server could not find, and a failed tool is answered with 200.
  */
 export function isForgotten(sdk: Sdk, error: unknown, hadSession: boolean): boolean {
   if (!sdk.SdkHttpError.isInstance(error)) return false
@@ -115,13 +116,13 @@ export function isForgotten(sdk: Sdk, error: unknown, hadSession: boolean): bool
   return error.status === 404 || (error.status === 400 && unknownSession.test(wordsOf(error)))
 }
 
-/** As servers say it; a refusal that only speaks of some session may come from the tool itself. */
+/** The wording of known servers; any other message about a session may come from the tool itself. */
 const unknownSession =
   /(?:no valid|unknown|invalid|expired|unrecognized|missing) (?:mcp[- ]?)?session|session(?: id)? (?:is |was )?(?:not found|unknown|invalid|expired|does not exist)/i
 
-/** What a refusal says: the message of an error of the protocol, else the text as it is. */
+/** The message of a refusal: that of a JSON-RPC error, else the text. */
 function wordsOf({ data }: HttpFault): string {
-  const { text } = data as { readonly text?: unknown }
+  const text = isObject(data) ? data.text : undefined
   if (typeof text !== 'string') return ''
   try {
     const message: unknown = JSON.parse(text)?.error?.message
@@ -142,7 +143,7 @@ function fromHttp(server: string, cause: HttpFault): ToolError {
     const message = `The MCP server ${server} takes no more calls now${said}.`
     return new ToolError('RATE_LIMITED', message, { cause, ...details })
   }
-  const code: ErrorCode = status !== undefined && turnedAway.has(status) ? 'BACKEND_UNAVAILABLE' : 'BACKEND_FAILED'
+  const code: ErrorCode = status !== undefined && refusedStatuses.has(status) ? 'BACKEND_UNAVAILABLE' : 'BACKEND_FAILED'
   const options: ToolErrorOptions = { cause, ...details, retryable: false }
   return new ToolError(code, `The MCP server ${server} answered with HTTP ${status ?? 'trouble'}${said}.`, options)
 }
@@ -161,7 +162,7 @@ function fromSdk(sdk: Sdk, server: string, error: Error & { readonly code: strin
     case SdkErrorCode.CapabilityNotSupported:
       return new ToolError('BACKEND_FAILED', asked(server, error.message.split(/['/]/)), { cause: error })
     case SdkErrorCode.InvalidResult:
-      return new ToolError('BACKEND_FAILED', `The MCP server ${server} answered with something that is no result.`, {
+      return new ToolError('BACKEND_FAILED', `The MCP server ${server} answered with an invalid result.`, {
         cause: error,
       })
     default:
@@ -171,9 +172,9 @@ function fromSdk(sdk: Sdk, server: string, error: Error & { readonly code: strin
 
 const handlers = { elicitation: 'onElicitation', sampling: 'onSampling', roots: 'onRoots' } as const
 
-/** Since 2026-07-28 a server asks by ending the call with questions; each kind of question needs its handler. */
+/** Since 2026-07-28 a server requests input by ending the call with input requests; each kind needs its handler. */
 function asked(server: string, words: readonly string[]): string {
   const found = Object.entries(handlers).find(([word]) => words.includes(word))
-  if (found === undefined) return `The MCP server ${server} asks for something that this backend does not offer.`
-  return `The MCP server ${server} asks for ${found[0]}, and this backend was given no ${found[1]}.`
+  if (found === undefined) return `The MCP server ${server} requested a capability that this backend does not offer.`
+  return `The MCP server ${server} requested ${found[0]}, and this backend has no ${found[1]} handler.`
 }

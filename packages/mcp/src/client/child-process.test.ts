@@ -5,7 +5,7 @@ import { errorOutput, lineReader } from './child-process.ts'
 import { limitedLines, plainText } from './logs.ts'
 import { fillSecrets } from './settings.ts'
 
-test('lines come out as they went in, however the bytes are cut', () => {
+test('lineReader returns the same lines however the bytes are split into chunks', () => {
   const line = fc.string({ unit: 'grapheme' }).filter((text) => !text.includes('\n') && text.isWellFormed())
   fc.assert(
     fc.property(fc.array(line), fc.array(fc.nat({ max: 7 })), (lines, cuts) => {
@@ -23,7 +23,7 @@ test('lines come out as they went in, however the bytes are cut', () => {
   )
 })
 
-test('a line of the limit is read and a longer one is refused before its end', () => {
+test('lineReader accepts a line of exactly the limit and refuses a longer one before its newline arrives', () => {
   const found: string[] = []
   const reader = lineReader(4, (one) => found.push(one))
   assert.ok(reader.push(Buffer.from('1234\n12')))
@@ -31,7 +31,7 @@ test('a line of the limit is read and a longer one is refused before its end', (
   assert.equal(reader.push(Buffer.from('345')), false)
 })
 
-test('a line over the limit is refused when its end is there too, alone or as the rest of another piece', () => {
+test('lineReader refuses a line over the limit that arrives with its newline, in one chunk or in two', () => {
   const found: string[] = []
   const reader = () => lineReader(4, (one) => found.push(one))
   assert.equal(reader().push(Buffer.from('1234\n12345\n')), false)
@@ -41,26 +41,26 @@ test('a line over the limit is refused when its end is there too, alone or as th
   assert.deepEqual(found, ['1234', '1234'])
 })
 
-test('what cannot be seen is named', () => {
+test('plainText spells out control characters and truncates long text', () => {
   assert.equal(plainText('a\u001b[31m\u202eb', 100), 'a U+001B [31m U+202E b')
   assert.equal(plainText('abcdef', 3), 'abc… (6 characters)')
 })
 
-test('lines beyond the limit of a second are counted, and the count is told later', () => {
+test('limitedLines counts the lines over its limit per second and logs the count later', () => {
   let now = 0
-  const told: string[] = []
+  const logged: string[] = []
   const tell = limitedLines(
-    (line) => told.push(line),
+    (line) => logged.push(line),
     2,
     () => now,
   )
   for (const line of ['a', 'b', 'c', 'd']) tell(line)
   now = 1_000
   tell('e')
-  assert.deepEqual(told, ['a', 'b', '2 more lines were left out.', 'e'])
+  assert.deepEqual(logged, ['a', 'b', '2 more lines were left out.', 'e'])
 })
 
-test('secrets are filled in where they are named and nowhere else', async () => {
+test('fillSecrets replaces references to secrets and nothing else', async () => {
   const secret = async (name: string) => `<${name}>`
   assert.equal(await fillSecrets('secret:a', secret), '<a>')
   assert.equal(await fillSecrets('Bearer secret:git.hub-1, secret:b', secret), 'Bearer <git.hub-1>, <b>')
@@ -68,11 +68,11 @@ test('secrets are filled in where they are named and nowhere else', async () => 
   assert.equal(await fillSecrets('secret:a', async () => '$& secret:b'), '$& secret:b')
 })
 
-test('a hidden value is kept out of error output even when it comes in pieces', () => {
-  const told: string[] = []
-  const errors = errorOutput(['correct-horse'], (line) => told.push(line))
+test('errorOutput redacts a secret that arrives in two chunks', () => {
+  const logged: string[] = []
+  const errors = errorOutput(['correct-horse'], (line) => logged.push(line))
   errors.push(Buffer.from('token corr'))
   errors.push(Buffer.from('ect-horse end.\nrest'))
-  assert.deepEqual(told, ['token [redacted] end.'])
+  assert.deepEqual(logged, ['token [redacted] end.'])
   assert.equal(errors.tail(), 'token [redacted] end. | rest')
 })

@@ -4,52 +4,57 @@ import { StringDecoder } from 'node:string_decoder'
 import { ToolError } from '@gantry/contract'
 import { quote } from '@gantry/core/internal/ids/quote'
 import { createRedactor } from '@gantry/core/internal/json/redact'
+import { onAbort, within } from '@gantry/core/internal/resilience/abort'
 import { limitedLines, plainText } from './logs.ts'
 
-/** How to start a program and what to do with what it says. */
+/** How to start a program, and the handlers of its output. */
 interface ChildPlan {
   /** Named in messages. */
   readonly server: string
   readonly command: readonly [string, ...string[]]
   readonly cwd?: string
-  /** Given to the program beside the few variables that every program needs. */
+  /** Environment of the program in addition to the few variables that every program needs. */
   readonly env: { readonly [name: string]: string }
   /** Redacted from everything that the program prints. */
   readonly hidden: readonly string[]
   readonly maxLineBytes: number
-  /** When it aborts, the program is killed within that very turn, with all that it started. */
+  /** When it aborts, the program and its process group are killed synchronously. */
   readonly kill: AbortSignal
   onLine(line: string): void
-  /** A line of its error output, made safe to show. */
+  /** A line of its stderr, escaped for display. */
   onLog(line: string): void
-  /** Called once, with a sentence that says why the program is no longer there. */
+  /** Called once when the program has ended, with the reason as a sentence. */
   onEnd(reason: string): void
 }
 
 /** A program that runs in a process group of its own. */
 export interface Child {
   readonly pid: number | undefined
-  /** Resolves when the program's input took the line; rejects when it did not. */
+  /** Resolves when the line is written to the program's stdin; rejects when the write fails. */
   write(line: string): Promise<void>
-  /** Ends it at once, for this reason. */
+  /** Kills the program at once, for this reason. */
   fail(reason: string): void
-  /** Closes its input, then asks, then kills it with all that it started; resolves when it is gone. */
+  /** Closes stdin, then sends SIGTERM, then kills the process group; resolves when the program has ended. */
   stop(): Promise<void>
 }
 
 type Program = ChildProcessByStdio<Writable, Readable, Readable>
 
 const inherited = ['PATH', 'HOME', 'LANG', 'TMPDIR', 'TEMP']
-/** What may wait for a program that does not read its input. */
+/** The limit of buffered input for a program that does not read its stdin. */
 const mostWaitingBytes = 64 * 1_048_576
 const inputGraceMs = 500
 const termGraceMs = 2_000
 const drainMs = 250
 
 /**
- * Starts a program without a shell. Its life: *running* until it exits, closes its output, breaks a limit or is
- * stopped; then *ending*, in which the rest of its output is read for a moment and its whole process group is killed;
- * then *ended*, when `onEnd` has been told why. Nothing leads back.
+ * ## Child process
+ *
+ * Starts a program without a shell.
+ *
+ * - `running` → `ending`: it exits, closes its output, breaks a limit or is stopped.
+ * - `ending` → `ended`: the rest of its output was read for a moment, its whole process group was killed, and `onEnd`
+ * was called with the reason.
  */
 export async function startChild(plan: ChildPlan): Promise<Child> {
   plan.kill.throwIfAborted()
@@ -87,15 +92,15 @@ export async function startChild(plan: ChildPlan): Promise<Child> {
   program.stderr.on('data', (chunk: Buffer) => errors.push(chunk))
   for (const stream of [program.stdin, program.stdout, program.stderr]) stream.on('error', () => undefined)
   program.stdout.on('end', () => {
-    // A program that can no longer answer is of no use, but it may only be the first sign of its exit.
+    // A program that closed its stdout cannot respond; that may also be the first sign of its exit.
     setTimeout(() => fail(`The MCP server ${plan.server} closed its output and was stopped.`), drainMs).unref()
   })
   program.on('exit', (code, signal) => {
-    // Who is asked to stop may have ended by itself before, and its exit code is then all there is to go by.
+    // The program may have exited before; its exit code is then the only information.
     const how = signal === null ? `ended with exit code ${code}` : stopping ? 'was stopped' : `was ended by ${signal}`
     reason ??= `The MCP server ${plan.server} ${how}.`
     const why = reason
-    // Something it started may hold its output open for ever.
+    // A child process of the program may keep its stdout open forever.
     const timer = setTimeout(() => end(why), drainMs)
     program.on('close', () => {
       clearTimeout(timer)
@@ -113,8 +118,8 @@ export async function startChild(plan: ChildPlan): Promise<Child> {
     pid: program.pid,
     write(line) {
       return write(program, plan, line, ended || stopping || reason !== undefined, fail).catch(async (error) => {
-        // A broken pipe is mostly the first sign of an exit, and the exit says more.
-        await within(gone.promise, 2 * drainMs)
+        // A broken pipe is usually the first sign of an exit, whose code is more informative.
+        await endsWithin(2 * drainMs, gone.promise)
         throw error
       })
     },
@@ -122,11 +127,11 @@ export async function startChild(plan: ChildPlan): Promise<Child> {
     async stop() {
       stopping = true
       program.stdin.end()
-      if (await within(gone.promise, inputGraceMs)) return
+      if (await endsWithin(inputGraceMs, gone.promise)) return
       signalGroup(program, 'SIGTERM')
-      if (await within(gone.promise, termGraceMs)) return
+      if (await endsWithin(termGraceMs, gone.promise)) return
       signalGroup(program, 'SIGKILL')
-      await within(gone.promise, termGraceMs)
+      await endsWithin(termGraceMs, gone.promise)
     },
   }
 }
@@ -140,33 +145,33 @@ function launch(plan: ChildPlan): Program {
       stdio: ['pipe', 'pipe', 'pipe'],
       shell: false,
       windowsHide: true,
-      // A group of its own, so that all it starts can be ended with it.
+      // Its own process group, so that its child processes can be killed with it.
       detached: process.platform !== 'win32',
       ...(plan.cwd === undefined ? {} : { cwd: plan.cwd }),
     })
   } catch {
-    // Node's words would show the value of a variable that it refuses.
+    // Node's message would contain the value of an invalid variable.
     const message = `The MCP server ${plan.server} could not be started: its command or environment holds a NUL character.`
     throw new ToolError('BACKEND_UNAVAILABLE', message, { retryable: false })
   }
 }
 
 /**
- * Does the work when the signal aborts or this process exits, whichever comes first; the result lets go of both. Each
- * makes room for its own listener, because many programs are no leak.
+ * Runs `work` when the signal aborts or this process exits, whichever comes first; the returned function removes both
+ * listeners. Each call raises the listener limit by one, because many programs are not a leak.
  */
 function whenNoMoreTime(signal: AbortSignal, work: () => void): () => void {
-  const room = (more: number): void => {
+  const raiseListenerLimit = (more: number): void => {
     const most = process.getMaxListeners()
     if (most > 0) process.setMaxListeners(Math.max(1, most + more))
   }
-  room(1)
+  raiseListenerLimit(1)
   process.once('exit', work)
-  signal.addEventListener('abort', work, { once: true })
+  const leave = onAbort(signal, work)
   return () => {
     process.off('exit', work)
-    signal.removeEventListener('abort', work)
-    room(-1)
+    leave()
+    raiseListenerLimit(-1)
   }
 }
 
@@ -206,19 +211,18 @@ function signalGroup(program: Program, signal: NodeJS.Signals): void {
   }
 }
 
-async function within(work: Promise<void>, ms: number): Promise<boolean> {
-  const { promise, resolve } = Promise.withResolvers<boolean>()
-  const timer = setTimeout(() => resolve(false), ms)
-  try {
-    return await Promise.race([work.then(() => true), promise])
-  } finally {
-    clearTimeout(timer)
-  }
+/** Whether the work ends in time. */
+function endsWithin(ms: number, work: Promise<void>): Promise<boolean> {
+  return within(
+    ms,
+    work.then(() => true),
+    () => false,
+  )
 }
 
-/** Cuts bytes into lines; holds no more than one line of at most `limit` bytes. */
+/** Splits bytes into lines; buffers at most one line of `limit` bytes. */
 interface LineReader {
-  /** False when a line became longer than the limit; the reader is then of no more use. */
+  /** False when a line exceeds the limit; the reader must not be used afterwards. */
   push(chunk: Buffer): boolean
 }
 
@@ -279,7 +283,7 @@ export function errorOutput(hidden: readonly string[], tell: (line: string) => v
   return {
     push(chunk) {
       const parts = `${open}${pieces.push(decoder.write(chunk))}`.split('\n')
-      // Of a line without end only the beginning is of interest.
+      // Only the beginning of an endless line is kept.
       open = (parts.pop() ?? '').slice(0, longestLine + 1)
       for (const part of parts) line(part)
     },

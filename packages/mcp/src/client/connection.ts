@@ -1,22 +1,22 @@
-import { ToolError } from '@gantry/contract'
+import { contractVersion, type JsonObject, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { ProgressReport } from '@gantry/core/internal/backends/backend'
-import { unlessAborted } from '@gantry/core/internal/resilience/abort'
-import type { Client, JSONRPCMessage, StandardSchemaV1 } from '@modelcontextprotocol/client'
-import { type ClientEvents, createClient } from './client.ts'
+import { onAbort, unlessAborted } from '@gantry/core/internal/resilience/abort'
+import type { Client, ClientCapabilities, JSONRPCMessage, StandardSchemaV1 } from '@modelcontextprotocol/client'
 import type { Link, Sdk } from './sdk.ts'
 import type { McpSettings } from './settings.ts'
 
-/** One conversation with a server, from the handshake to its end. */
+/** One connection to a server, from the handshake to its end. */
 export interface Connection {
   readonly client: Client
   readonly incoming: Incoming
-  /** Speaks the revision of 2026-07-28 or later. */
+  /** Whether the server supports revision 2026-07-28 or later. */
   readonly modern: boolean
-  /** The check of a call's result where it does not. */
+  /** The check of a call's result for older servers. */
   readonly callResult: StandardSchemaV1<unknown, object>
   /** Why the connection ended, in a sentence; undefined while it is open. */
   ended(): string | undefined
-  /** Why it is probably of no use any more, though it has not ended. */
+  /** Why the connection is probably broken, though it has not ended. */
   lost(): string | undefined
   /** Holds the connection open while a request uses it. */
   begin(): void
@@ -30,15 +30,15 @@ interface ConnectParts {
   readonly sdk: Sdk
   readonly settings: McpSettings
   readonly events: ClientEvents
-  /** Makes a fresh link; called a second time when the first did not survive the question for the server's era. */
+  /** Opens a link; called a second time when the first did not survive the revision probe. */
   open(): Promise<Link>
-  /** The server was found to be an old one before, so the question is not asked again. */
+  /** The server is known to be of an old revision, so it is not probed again. */
   readonly legacy: boolean
   /** Called once when the connection ends, from either side. */
   ended(reason: string): void
 }
 
-/** Connects within the signal's time; what was started for an attempt that fails is gone when this rejects. */
+/** Connects until the signal aborts; when it rejects, everything started for the attempt has ended. */
 export async function connect(parts: ConnectParts, signal: AbortSignal): Promise<Connection> {
   try {
     return await attempt(parts, parts.legacy, signal)
@@ -48,10 +48,10 @@ export async function connect(parts: ConnectParts, signal: AbortSignal): Promise
   }
 }
 
-/** Some old programs exit when they are asked anything before the handshake; a fresh one is then not asked. */
+/** Some old programs exit on any request before the handshake; a new one is then started without the probe. */
 function leftOnQuestion({ sdk, settings }: ConnectParts, error: unknown): boolean {
   const lost = sdk.SdkError.isInstance(error) && error.code === sdk.SdkErrorCode.EraNegotiationFailed
-  return lost && settings.place.kind === 'program'
+  return lost && settings.location.kind === 'program'
 }
 
 async function attempt(parts: ConnectParts, legacy: boolean, signal: AbortSignal): Promise<Connection> {
@@ -59,8 +59,7 @@ async function attempt(parts: ConnectParts, legacy: boolean, signal: AbortSignal
   const { sdk, settings } = parts
   const link = await parts.open()
   const client = createClient(sdk, settings, parts.events)
-  const onAbort = (): void => void link.transport.close().catch(() => undefined)
-  signal.addEventListener('abort', onAbort, { once: true })
+  const leave = onAbort(signal, () => void link.transport.close().catch(() => undefined))
   const incoming = createIncoming(() => client.getProtocolEra() === 'legacy')
   link.transport.onmessage = (message) => {
     incoming.see(message)
@@ -75,7 +74,7 @@ async function attempt(parts: ConnectParts, legacy: boolean, signal: AbortSignal
   try {
     const options = { signal, timeout: settings.timeoutMs }
     const connecting = client.connect(link.transport, legacy ? { ...options, prior: { kind: 'legacy' } } : options)
-    // It may be waiting for a person who gets a token, and the SDK would wait with it.
+    // While the user's consent is pending, `connect` does not settle on abort.
     connecting.catch(() => undefined)
     await unlessAborted(connecting, signal)
     signal.throwIfAborted()
@@ -84,13 +83,13 @@ async function attempt(parts: ConnectParts, legacy: boolean, signal: AbortSignal
     await link.transport.close().catch(() => undefined)
     signal.throwIfAborted()
     const reason = link.ended()
-    // What the server answered says more than how it ended after it was told to.
+    // The server's own error is more informative than the reason of the close.
     if (reason !== undefined && !leftOnQuestion(parts, cause) && !sdk.ProtocolError.isInstance(cause)) {
       throw new ToolError('BACKEND_UNAVAILABLE', reason, { cause })
     }
     throw cause
   } finally {
-    signal.removeEventListener('abort', onAbort)
+    leave()
   }
   up = true
   const close = async (): Promise<void> => {
@@ -110,7 +109,7 @@ async function attempt(parts: ConnectParts, legacy: boolean, signal: AbortSignal
   }
 }
 
-/** Counts those who work over a connection, so that one that is given up is not closed under them. */
+/** Counts the requests on a connection, so that it is not closed under them. */
 function untilUnused(close: () => void): Pick<Connection, 'begin' | 'end' | 'retire'> {
   let working = 0
   let retired = false
@@ -129,36 +128,32 @@ function untilUnused(close: () => void): Pick<Connection, 'begin' | 'end' | 'ret
   }
 }
 
-/** What a result without content must not have, because it is then the answer to another question. */
+/** Members of results of other methods, which a call result without content must not have. */
 const foreignKeys = ['task', 'inputRequests', 'requestState']
 
 /**
- * The check of a call's result from a server before 2026-07-28. It takes and refuses what the SDK's own does, which the
- * SDK puts together anew for each call by having it fail once, and that takes longer than all else in its call.
+ * The check of a call's result from a server before 2026-07-28. It accepts and refuses the same values as the SDK, which
+ * builds its check again for each call; that takes longer than the rest of the call.
  */
 export function callResultSchema({ specTypeSchemas }: Pick<Sdk, 'specTypeSchemas'>): StandardSchemaV1<unknown, object> {
   const { CallToolResult, RequestMeta } = specTypeSchemas
   const validate = (value: unknown): StandardSchemaV1.Result<object> => {
-    const fault = isRecord(value) ? faultOf(value) : undefined
+    const fault = isObject(value) ? faultOf(value) : undefined
     if (fault !== undefined) return { issues: [{ message: fault }] }
     const result = CallToolResult['~standard'].validate(value)
-    if (result.issues !== undefined || !isRecord(value) || value._meta === undefined) return result
+    if (result.issues !== undefined || !isObject(value) || value._meta === undefined) return result
     const meta = RequestMeta['~standard'].validate(value._meta)
     return meta.issues === undefined ? { value: { ...result.value, _meta: meta.value } } : meta
   }
   return { '~standard': { version: 1, vendor: 'gantry', validate } }
 }
 
-/** The newer revision, whose schema is the one that can be had, allows more here. */
+/** Only the schema of the newer revision is available, and it allows more here. */
 function faultOf(value: Readonly<Record<string, unknown>>): string | undefined {
   const { content, structuredContent } = value
-  if (structuredContent !== undefined && !isRecord(structuredContent)) return 'structuredContent must be an object'
+  if (structuredContent !== undefined && !isObject(structuredContent)) return 'structuredContent must be an object'
   const foreign = content === undefined ? foreignKeys.find((key) => key in value) : undefined
-  return foreign === undefined ? undefined : `content is missing beside ${foreign}`
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
+  return foreign === undefined ? undefined : `content is missing next to ${foreign}`
 }
 
 /** Sees every message before the SDK does. */
@@ -166,14 +161,14 @@ interface Incoming {
   see(message: JSONRPCMessage): void
   /** A token that no other call over this connection has. */
   nextToken(): string
-  /** Hears the progress under this token until it lets go. */
+  /** Receives the progress under this token until the returned function is called. */
   watch(token: string, listener: (report: ProgressReport) => void): () => void
 }
 
 /**
- * Two things that the SDK does not do well. It hands progress on a moment later, so that the last report is lost when
- * the result comes right behind it. And since 2026-07-28 it refuses a result that does not say that it is complete,
- * though clients must take it for that; `legacy` says that the server is of the time before, where nobody asks.
+ * Works around two faults of the SDK. It delivers progress asynchronously, so that the last report is lost when the
+ * result follows at once. And since 2026-07-28 it refuses a result without `resultType`, which clients must treat as
+ * complete; `legacy` marks servers of earlier revisions, which have no such member.
  */
 export function createIncoming(legacy: () => boolean): Incoming {
   const listeners = new Map<string, (report: ProgressReport) => void>()
@@ -201,4 +196,115 @@ export function createIncoming(legacy: () => boolean): Incoming {
 
 function isUnmarked(result: unknown): boolean {
   return typeof result === 'object' && result !== null && !('resultType' in result)
+}
+
+/** Notifications of a server. */
+interface ClientEvents {
+  toolsChanged(): void
+  /** A log message; `level` is one of the eight of RFC 5424. */
+  message(level: string, data: unknown): void
+}
+
+/** The limit of concurrent requests of one server; more are refused. */
+const mostQuestions = 16
+/** A program that does not answer the revision probe within this time is treated as one of an old revision. */
+const longestProbeMs = 10_000
+
+/**
+ * A client of the SDK, not yet connected. It offers the server only capabilities that the host has a handler for. The
+ * SDK refuses the others, as an error to the server or, since 2026-07-28, by ending the call.
+ */
+function createClient(sdk: Sdk, settings: McpSettings, events: ClientEvents): Client {
+  const client = new sdk.Client(
+    { name: 'gantry', version: contractVersion },
+    {
+      capabilities: capabilitiesOf(settings),
+      versionNegotiation: { mode: 'auto', probe: { timeoutMs: probeMs(settings) } },
+      listChanged: { tools: { autoRefresh: false, debounceMs: 0, onChanged: () => events.toolsChanged() } },
+    },
+  )
+  // Errors of a call reach the call; the others are ignored, because a server can produce them without limit.
+  client.onerror = () => undefined
+  client.setNotificationHandler('notifications/message', ({ params }) => events.message(params.level, params.data))
+  answerQuestions(client, settings)
+  return client
+}
+
+/** Over HTTP a missing response means a fault rather than an old server, so the probe has the full timeout. */
+function probeMs({ location, timeoutMs }: McpSettings): number {
+  return location.kind === 'program' ? Math.min(longestProbeMs, timeoutMs / 2) : timeoutMs
+}
+
+function capabilitiesOf({ handlers }: McpSettings): ClientCapabilities {
+  return {
+    ...(handlers.onElicitation === undefined ? {} : { elicitation: { form: { applyDefaults: true }, url: {} } }),
+    ...(handlers.onSampling === undefined ? {} : { sampling: {} }),
+    ...(handlers.onRoots === undefined ? {} : { roots: {} }),
+  }
+}
+
+function answerQuestions(client: Client, { name, handlers }: McpSettings): void {
+  const { onElicitation, onSampling, onRoots } = handlers
+  let open = 0
+  const answer = async <T>(work: () => Promise<T>): Promise<T> => {
+    if (open >= mostQuestions) {
+      throw new ToolError(
+        'RATE_LIMITED',
+        `The MCP server ${name} has more than ${mostQuestions} open requests to the host.`,
+      )
+    }
+    open += 1
+    try {
+      return await work()
+    } finally {
+      open -= 1
+    }
+  }
+  if (onElicitation !== undefined) {
+    client.setRequestHandler('elicitation/create', ({ params }, { mcpReq }) =>
+      answer(async () => {
+        if (params.mode === 'url') checkWebAddress(params.url)
+        return answerOf('onElicitation', await onElicitation(jsonOf(params), mcpReq)) as never
+      }),
+    )
+  }
+  if (onSampling !== undefined) {
+    client.setRequestHandler('sampling/createMessage', ({ params }, { mcpReq }) =>
+      answer(async () => answerOf('onSampling', await onSampling(jsonOf(params), mcpReq)) as never),
+    )
+  }
+  if (onRoots !== undefined) {
+    client.setRequestHandler('roots/list', (_request, { mcpReq }) =>
+      answer(async () => ({ roots: rootsOf(await onRoots(mcpReq)) })),
+    )
+  }
+}
+
+/** Parameters that the SDK has parsed from JSON. */
+function jsonOf(params: unknown): JsonObject {
+  return params as JsonObject
+}
+
+/** The value of a handler, if it is an object; the SDK validates the rest. */
+function answerOf(handler: string, result: unknown): { readonly [member: string]: unknown } {
+  if (isObject(result)) return result
+  throw new ToolError('BACKEND_FAILED', `The client cannot answer: its ${handler} returned no result of the protocol.`)
+}
+
+/** The roots of a handler, given as a list or as the protocol's result. */
+function rootsOf(result: unknown): { uri: string; name?: string }[] {
+  const roots: unknown = Array.isArray(result) ? result : answerOf('onRoots', result).roots
+  if (Array.isArray(roots) && roots.every(isRoot)) return roots.map((root) => ({ ...root }))
+  throw new ToolError('BACKEND_FAILED', 'The client cannot answer: its onRoots returned no list of roots with a `uri`.')
+}
+
+function isRoot(root: unknown): root is { uri: string; name?: string } {
+  return typeof root === 'object' && root !== null && 'uri' in root && typeof root.uri === 'string'
+}
+
+/** A URL that a server asks the user to open; any other scheme could start a program. */
+export function checkWebAddress(address: string | URL): URL {
+  const url = URL.parse(String(address))
+  if (url?.protocol === 'http:' || url?.protocol === 'https:') return url
+  throw new ToolError('BACKEND_FAILED', 'The server asks the user to open a URL that is not http or https.')
 }

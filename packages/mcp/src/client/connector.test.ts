@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { spacedGets } from './connector.ts'
 
-test('requests that open a stream again and again are spaced, and no other is', async () => {
+test('spacedGets delays repeated GET requests for a stream and no POST request', async () => {
   const seen: string[] = []
   const fetch = async (_input: unknown, init?: RequestInit): Promise<Response> => {
     seen.push(init?.method ?? 'GET')

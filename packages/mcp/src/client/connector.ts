@@ -5,7 +5,7 @@ import { type Authorizer, createAuthorizer } from './authorizer.ts'
 import { programLink } from './program-link.ts'
 import { remoteLink } from './remote-link.ts'
 import type { Link, Sdk } from './sdk.ts'
-import { fillAll, type McpSettings, type RemotePlace } from './settings.ts'
+import { fillAll, type McpSettings, type RemoteLocation } from './settings.ts'
 
 const shortestHidden = 8
 
@@ -18,7 +18,7 @@ export interface Connector {
   workFor<T>(tenant: string, work: () => T): T
 }
 
-/** What a server sends besides responses. */
+/** Notifications of a server. */
 interface ServerNotifications {
   /** A log line. */
   log(line: string): void
@@ -39,23 +39,23 @@ export function createConnector(
   signals: ConnectorSignals,
   notifications: ServerNotifications,
 ): Connector {
-  const { name, place, maxResponseBytes } = settings
-  if (place.kind === 'remote') return remoteConnector(settings, place, host, signals.life)
+  const { name, location, maxResponseBytes } = settings
+  if (location.kind === 'remote') return remoteConnector(settings, location, host, signals.life)
   return {
     authorizer: undefined,
     workFor: (_tenant, work) => work(),
     async open(sdk, signal) {
       const secrets: string[] = []
-      const env = await fillAll(place.env, async (secret) => {
+      const env = await fillAll(location.env, async (secret) => {
         const value = await host.secret(secret, signal)
         secrets.push(value)
         return value
       })
-      // People write tokens into an environment as they are, too.
+      // Environment values without a reference may be secrets too.
       const hidden = [...secrets, ...Object.values(env).filter((value) => value.length >= shortestHidden)]
       return programLink({
         server: name,
-        place,
+        location,
         env,
         hidden,
         maxResponseBytes,
@@ -67,38 +67,43 @@ export function createConnector(
   }
 }
 
-function remoteConnector(settings: McpSettings, place: RemotePlace, host: BackendHost, life: AbortSignal): Connector {
+function remoteConnector(
+  settings: McpSettings,
+  location: RemoteLocation,
+  host: BackendHost,
+  life: AbortSignal,
+): Connector {
   const { name, maxResponseBytes } = settings
-  const { url, oauth } = place
+  const { url, oauth } = location
   const origins = [url.origin, ...(oauth?.origins ?? [])]
-  const own = origins.map((origin) => ({ origin, private: place.private }))
+  const own = origins.map((origin) => ({ origin, private: location.private }))
   const scope = { owner: `mcp:${name}`, own, redirects: 0 }
-  // All callers share one transport of the SDK, which does not say for whom it sends.
+  // All callers share one transport of the SDK, which does not know the tenant of a request.
   const tenants = new AsyncLocalStorage<string>()
-  // A tool may take its time before it answers and while it does; the call's deadline ends it.
+  // A tool may be slow before and during its response; the deadline of the call ends it.
   const bounds = { ...scope, only: [url.origin], headersMs: 0, idleMs: 0 }
   const shared = host.egress.fetch(bounds)
   const fetch = spacedGets((input, init) => {
     const tenant = tenants.getStore()
     return (tenant === undefined ? shared : host.egress.fetch({ ...bounds, tenant }))(input, init)
   }, life)
-  // Where the host names origins, discovery stays within them, whatever else the executor's rules allow to others.
+  // With configured origins discovery stays within them, whatever else the egress rules allow.
   const asked = oauth?.origins === undefined ? scope : { ...scope, only: origins }
   const asking = { server: name, url, host, fetch: host.egress.fetch(asked), life }
   const authorizer = oauth === undefined ? undefined : createAuthorizer({ ...asking, oauth })
   return {
     authorizer,
     workFor: (tenant, work) => tenants.run(tenant, work),
-    open: async (sdk) => remoteLink({ server: name, place, maxResponseBytes, sdk, host, fetch, authorizer, life }),
+    open: async (sdk) => remoteLink({ server: name, location, maxResponseBytes, sdk, host, fetch, authorizer, life }),
   }
 }
 
-/** A stream that ends is opened again at once, the next ones no sooner than this after the one before. */
+/** The minimum interval between reopened streams; the first one is reopened at once. */
 const gapMs = 1_000
 
 /**
- * Spaces the requests by which streams are opened again: a server may say how soon that is to be, and one that says a
- * millisecond would be asked hundreds of signals a second for as long as the backend lives.
+ * Delays the GET requests that reopen streams. A server sets the reconnection time, and with one millisecond the SDK
+ * would send hundreds of requests a second for the lifetime of the backend.
  */
 export function spacedGets(fetch: typeof globalThis.fetch, life: AbortSignal): typeof globalThis.fetch {
   let recent = Number.NEGATIVE_INFINITY

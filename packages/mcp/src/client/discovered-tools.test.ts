@@ -4,7 +4,7 @@ import type { Connection } from './connection.ts'
 import { listTools } from './discovered-tools.ts'
 import { readOptions } from './settings.ts'
 
-test('a list that is large page by page is refused before it fills the memory', async () => {
+test('discovery refuses a tool list whose pages exceed the size limit together', async () => {
   let pages = 0
   const client = {
     getServerCapabilities: () => ({ tools: {} }),
@@ -15,6 +15,6 @@ test('a list that is large page by page is refused before it fills the memory', 
   }
   const settings = readOptions({ name: 'test', command: ['x'], maxResponseBytes: 10_000 })
   const signal = new AbortController().signal
-  await assert.rejects(listTools({ client } as unknown as Connection, settings, signal), /longer than 10000 bytes/)
+  await assert.rejects(listTools({ client } as unknown as Connection, settings, signal), /larger than 10000 bytes/)
   assert.equal(pages, 10)
 })

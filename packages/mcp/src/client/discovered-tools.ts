@@ -1,31 +1,32 @@
-import { type JsonSchema, type Tool, type ToolAnnotations, ToolError, type ToolIcon } from '@gantry/contract'
+import { type Tool, type ToolAnnotations, ToolError, type ToolIcon } from '@gantry/contract'
+import { isComposite, isObject } from '@gantry/contract/internal/json'
 import { quote } from '@gantry/core/internal/ids/quote'
 import { toolNameFault } from '@gantry/core/internal/ids/tool-id'
-import { copyJson } from '@gantry/core/internal/json/copy'
-import { JsonError } from '@gantry/core/internal/json/limits'
-import type { StandardSchemaV1 } from '@modelcontextprotocol/client'
+import { copyJson, JsonError } from '@gantry/core/internal/json/plain'
+import { pause } from '@gantry/core/internal/resilience/retry'
+import type { McpSubscription, StandardSchemaV1 } from '@modelcontextprotocol/client'
 import type { Connection } from './connection.ts'
 import { plainText } from './logs.ts'
 import type { McpSettings } from './settings.ts'
 
-/** A tool as the server describes it: nothing of it is believed. */
+/** A tool as the server describes it: untrusted. */
 type ForeignTool = { readonly [key: string]: unknown }
 
 interface Listed {
   readonly tools: readonly ForeignTool[]
-  /** There were more than the limit. */
+  /** Whether the server has more tools than the limit. */
   readonly cut: boolean
 }
 
 const mostPages = 100
 
-/** One page, read loosely, so that one tool that is badly described does not take the others with it. */
+/** One page, parsed leniently, so that one malformed tool does not affect the others. */
 const page: StandardSchemaV1<unknown, { readonly tools: readonly unknown[]; readonly nextCursor?: string }> = {
   '~standard': {
     version: 1,
     vendor: 'gantry',
     validate: (value) => {
-      const { tools, nextCursor } = value as { readonly tools?: unknown; readonly nextCursor?: unknown }
+      const { tools, nextCursor }: { readonly [member: string]: unknown } = isObject(value) ? value : {}
       if (!Array.isArray(tools)) return { issues: [{ message: 'the answer has no list of tools' }] }
       return { value: typeof nextCursor === 'string' ? { tools, nextCursor } : { tools } }
     },
@@ -44,12 +45,10 @@ export async function listTools(connection: Connection, settings: McpSettings, s
     const params = cursor === undefined ? {} : { cursor }
     const options = { signal, timeout: settings.timeoutMs }
     const answer = await client.request({ method: 'tools/list', params }, page, options)
-    // Each page is bounded as a message; together they may be no more than one.
+    // Each page is limited like a message; all pages together have the same limit.
     characters += JSON.stringify(answer.tools).length
     if (characters > settings.maxResponseBytes) throw tooLong(settings.name, settings.maxResponseBytes)
-    tools.push(
-      ...answer.tools.filter((tool) => typeof tool === 'object' && tool !== null).map((tool) => tool as ForeignTool),
-    )
+    tools.push(...answer.tools.filter((tool) => isComposite(tool)))
     if (tools.length > settings.maxTools) return { tools: tools.slice(0, settings.maxTools), cut: true }
     cursor = answer.nextCursor
     if (cursor !== undefined && cursors.has(cursor)) throw endless(settings.name)
@@ -60,7 +59,7 @@ export async function listTools(connection: Connection, settings: McpSettings, s
 }
 
 function tooLong(server: string, most: number): ToolError {
-  return new ToolError('BACKEND_FAILED', `The list of tools of the MCP server ${server} is longer than ${most} bytes.`)
+  return new ToolError('BACKEND_FAILED', `The list of tools of the MCP server ${server} is larger than ${most} bytes.`)
 }
 
 function endless(server: string): ToolError {
@@ -75,11 +74,11 @@ const hints = ['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHi
 
 interface Translated {
   readonly tools: readonly Tool[]
-  /** Sentences about the tools that were left out. */
+  /** A sentence for each omitted tool. */
   readonly left: readonly string[]
 }
 
-/** Makes tools of what a server describes; `overHttp` when arguments may have to go into headers. */
+/** Translates the tools of a server; `overHttp` when arguments may be repeated in headers. */
 export function translateTools(foreign: readonly ForeignTool[], settings: McpSettings, overHttp: boolean): Translated {
   const tools = new Map<string, Tool>()
   const left: string[] = []
@@ -89,7 +88,7 @@ export function translateTools(foreign: readonly ForeignTool[], settings: McpSet
     const copied = plainCopy(one)
     const made = typeof copied === 'string' ? copied : translate(copied, settings, overHttp)
     const key = typeof made === 'string' ? '' : made.name.toLowerCase()
-    // What the host keeps out is kept out under the name it would be called by, too.
+    // `exclude` also applies to the normalized name.
     if (typeof made !== 'string' && !settings.wants(made.name)) continue
     if (typeof made === 'string')
       left.push(`The tool ${shown} of the MCP server ${settings.name} was left out: ${made}.`)
@@ -100,7 +99,7 @@ export function translateTools(foreign: readonly ForeignTool[], settings: McpSet
   return { tools: [...tools.values()], left }
 }
 
-/** A copy within limits, so that nothing that is too deep or too large goes further; or what is wrong with it. */
+/** A copy within the limits of depth and size, or the reason why there is none. */
 function plainCopy(foreign: ForeignTool): ForeignTool | string {
   try {
     return copyJson(foreign, { dropped: { count: 0 } }) as ForeignTool
@@ -109,15 +108,16 @@ function plainCopy(foreign: ForeignTool): ForeignTool | string {
   }
 }
 
-/** The tool, or what is wrong with it. */
+/** The tool, or the reason why it is invalid. */
 function translate(foreign: ForeignTool, settings: McpSettings, overHttp: boolean): Tool | string {
   const { name: original, inputSchema, outputSchema } = foreign
-  if (typeof original !== 'string') return 'its name is no text'
+  if (typeof original !== 'string') return 'its name is not a string'
   const name = original.replaceAll(/[^A-Za-z0-9_.-]/gu, '_')
   const fault = toolNameFault(name)
   if (fault !== undefined) return `its name ${fault}`
-  if (!isObject(inputSchema)) return 'its input schema is no object'
-  if (outputSchema !== undefined && !isObject(outputSchema)) return 'its output schema is no object'
+  if (!isObject(inputSchema)) return 'its input schema is not an object'
+  const hasOutput = isObject(outputSchema)
+  if (outputSchema !== undefined && !hasOutput) return 'its output schema is not an object'
   const marks = overHttp ? headerMarkFault(inputSchema) : undefined
   if (marks !== undefined) return marks
   const title = titleOf(foreign)
@@ -129,12 +129,12 @@ function translate(foreign: ForeignTool, settings: McpSettings, overHttp: boolea
     version: '1.0.0',
     ...(title === undefined ? {} : { title }),
     description: descriptionOf(foreign.description, original, settings.name),
-    inputSchema: inputSchema as JsonSchema,
-    ...(outputSchema === undefined ? {} : { outputSchema: outputSchema as JsonSchema }),
+    inputSchema,
+    ...(hasOutput ? { outputSchema } : {}),
     ...(annotations === undefined ? {} : { annotations }),
     ...(icons.length === 0 ? {} : { icons }),
     backends: [{ kind: 'mcp', name: settings.name, tool: original }],
-    // The server's hints are shown but never believed: only the host knows what may be repeated.
+    // The server's hints are displayed but never trusted: only the host decides which calls may be retried.
     effect: settings.effectOf(original),
   }
 }
@@ -175,10 +175,6 @@ function iconsOf(given: unknown): readonly ToolIcon[] {
   })
 }
 
-function isObject(value: unknown): value is { readonly [key: string]: unknown } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
 const mark = 'x-mcp-header'
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 const carried: readonly unknown[] = ['string', 'integer', 'boolean']
@@ -186,24 +182,23 @@ const carried: readonly unknown[] = ['string', 'integer', 'boolean']
 type Node = { readonly [key: string]: unknown }
 
 /**
- * What is wrong with the marks by which a tool wants arguments repeated in HTTP headers (2026-07-28), or undefined.
- * A client must leave out a tool whose marks break the rules: a mark is a header name, no two are alike, and each
- * stands on a plain text, whole number or truth value that is reached through `properties` alone.
+ * The rule that the `x-mcp-header` marks of a tool break (2026-07-28), or undefined. A client must omit a tool whose
+ * marks are invalid: a mark is a header name, no two are equal, and each is on a string, integer or boolean that is
+ * reached through `properties` only.
  */
 export function headerMarkFault(inputSchema: unknown): string | undefined {
   const seen = new Set<string>()
   const open: { readonly node: unknown; readonly direct: boolean }[] = [{ node: inputSchema, direct: false }]
   while (open.length > 0) {
     const { node, direct } = open.pop() ?? {}
-    if (typeof node !== 'object' || node === null) continue
-    const fault = mark in node ? markFault(node as Node, direct === true, seen) : undefined
+    if (!isComposite(node)) continue
+    const fault = mark in node ? markFault(node, direct === true, seen) : undefined
     if (fault !== undefined) return fault
-    // The schema itself is reached directly though it may not be marked.
+    // The root schema is reachable, but must not be marked.
     const reached = direct === true || node === inputSchema
     for (const [key, child] of Object.entries(node)) {
       if (key === mark || key === 'enum' || key === 'const' || key === 'default' || key === 'examples') continue
-      const members =
-        key === 'properties' && typeof child === 'object' && child !== null ? Object.values(child) : [child]
+      const members = key === 'properties' && isComposite(child) ? Object.values(child) : [child]
       for (const member of members) open.push({ node: member, direct: reached && key === 'properties' })
     }
   }
@@ -212,11 +207,83 @@ export function headerMarkFault(inputSchema: unknown): string | undefined {
 
 function markFault(node: Node, direct: boolean, seen: Set<string>): string | undefined {
   const name = node[mark]
-  if (!direct) return `${mark} stands where no argument is reached by properties alone`
+  if (!direct) return `${mark} is where no argument is reached by properties alone`
   if (typeof name !== 'string' || !token.test(name)) return `${mark} is not the name of a header`
-  if (!carried.includes(node.type)) return `${mark} stands on something that is not a string, integer or boolean`
+  if (!carried.includes(node.type)) return `${mark} is on something that is not a string, integer or boolean`
   const key = name.toLowerCase()
   if (seen.has(key)) return `${mark} names the same header twice`
   seen.add(key)
   return undefined
+}
+
+const shortestGapMs = 1_000
+const longestGapMs = 60_000
+
+/** Coalesces requests into refreshes with a minimum interval. */
+interface Refresher {
+  request(): void
+  stop(): void
+}
+
+/**
+ * Runs `refresh` at once for the first request, and at least a second apart for later ones. `refresh` resolves with
+ * whether anything changed: for a server that announces changes and has none, the interval doubles up to a minute.
+ * `refresh` must not reject.
+ */
+export function createRefresher(refresh: () => Promise<boolean>): Refresher {
+  let gapMs = shortestGapMs
+  let next = 0
+  let running = false
+  let requested = false
+  let timer: NodeJS.Timeout | undefined
+  let stopped = false
+
+  const run = async (): Promise<void> => {
+    timer = undefined
+    running = true
+    requested = false
+    const changed = await refresh()
+    gapMs = changed ? shortestGapMs : Math.min(longestGapMs, gapMs * 2)
+    next = Date.now() + gapMs
+    running = false
+    if (requested) schedule()
+  }
+  const schedule = (): void => {
+    if (stopped || timer !== undefined) return
+    timer = setTimeout(() => void run(), Math.max(0, next - Date.now()))
+    timer.unref()
+  }
+  return {
+    request() {
+      if (running) requested = true
+      else schedule()
+    },
+    stop() {
+      stopped = true
+      clearTimeout(timer)
+    },
+  }
+}
+
+/**
+ * Since 2026-07-28 changes are announced on a stream that the client opens. The SDK opens the first one with the
+ * connection; this function opens the next when one ends, and reports that a change may have been missed. Never rejects.
+ */
+export async function keepSubscribed(connection: Connection, missed: () => void, life: AbortSignal): Promise<void> {
+  const { client } = connection
+  let open: McpSubscription | undefined = client.autoOpenedSubscription
+  let gapMs = shortestGapMs
+  if (open === undefined) return
+  while (connection.ended() === undefined && !life.aborted) {
+    if (open !== undefined && (await open.closed) === 'local') return
+    try {
+      await pause(gapMs, life)
+      open = await client.listen({ toolsListChanged: true }, { signal: life })
+      gapMs = shortestGapMs
+      missed()
+    } catch {
+      open = undefined
+      gapMs = Math.min(longestGapMs, gapMs * 2)
+    }
+  }
 }

@@ -4,7 +4,7 @@ import { inspect } from 'node:util'
 import { ToolError } from '@gantry/contract'
 import { open, raw, until } from './backend.fixture.ts'
 
-test('all pages of a list are read', async () => {
+test('discovery reads all pages of a tool list', async () => {
   await using server = open({ command: raw('pages') })
   assert.deepEqual(
     (await server.discover()).map(({ name }) => name),
@@ -13,14 +13,14 @@ test('all pages of a list are read', async () => {
 })
 
 for (const mode of ['same-cursor', 'endless-pages']) {
-  test(`a list whose pages do not end is refused (${mode})`, async () => {
+  test(`discovery refuses a tool list whose pages do not end (${mode})`, async () => {
     await using server = open({ command: raw(mode) })
     await assert.rejects(server.discover(), /The list of tools of the MCP server test does not end/)
     assert.deepEqual(server.host.published, [])
   })
 }
 
-test('of too many tools the first are taken, and the rest is said to be missing', async () => {
+test('discovery uses the first tools of too many, and reports the rest as missing', async () => {
   await using server = open({ command: raw('many') })
   assert.equal((await server.discover()).length, 1_000)
   assert.ok(server.host.reports.some(({ message }) => message.includes('more than 1000 tools')))
@@ -28,7 +28,7 @@ test('of too many tools the first are taken, and the rest is said to be missing'
   assert.equal((await few.discover()).length, 3)
 })
 
-test('strange tools are mended or left out, and none takes the others with it', async () => {
+test('discovery repairs or omits malformed tools without affecting the others', async () => {
   await using server = open({ command: raw('strange'), effects: { good: 'read' } })
   const tools = await server.discover()
   assert.deepEqual(
@@ -47,7 +47,7 @@ test('strange tools are mended or left out, and none takes the others with it', 
   assert.equal(left.length, 4)
 })
 
-test('tools that the host did not include or did exclude are neither shown nor called', async () => {
+test('tools outside `include` or inside `exclude` are neither discovered nor callable', async () => {
   await using server = open({ command: raw('plain'), include: ['add', 'e*'], exclude: ['env'] })
   assert.deepEqual(
     (await server.discover()).map(({ name }) => name),
@@ -56,7 +56,7 @@ test('tools that the host did not include or did exclude are neither shown nor c
   await assert.rejects(server.call('env'), { code: 'NO_BACKEND' })
 })
 
-test('a list that changed is read and published again', async () => {
+test('the backend reads and publishes a changed tool list again', async () => {
   await using server = open({ command: raw('changing') })
   await server.discover()
   await until(() => server.host.published.length === 2)
@@ -66,7 +66,7 @@ test('a list that changed is read and published again', async () => {
   )
 })
 
-test('a server that announces a change after every list is not read in a loop', async () => {
+test('the backend does not read the tool list in a loop when every list is followed by a change notification', async () => {
   await using server = open({ command: raw('list-loop') })
   await server.discover()
   await until(() => server.host.published.length === 2)
@@ -77,29 +77,29 @@ test('a server that announces a change after every list is not read in a loop', 
   assert.ok((await count()) <= lists + 1 + seconds, 'lists are read a second apart or more')
 })
 
-test('answers to questions that nobody asked are ignored', async () => {
+test('responses without a request are ignored', async () => {
   await using server = open({ command: raw('wrong-id') })
   assert.deepEqual((await server.call('add', { a: 1, b: 2 })).structuredContent, { result: 3 })
 })
 
-test('lines that are no messages are passed over', async () => {
+test('lines that are not messages are ignored', async () => {
   await using server = open({ command: raw('garbage') })
   assert.deepEqual((await server.call('add', { a: 1, b: 2 })).structuredContent, { result: 3 })
 })
 
-test('a server that prints nothing but lines that are no messages is stopped', async () => {
+test('a server that prints only lines that are not messages is stopped', async () => {
   await using server = open({ command: raw('garbage-only') })
-  await assert.rejects(server.discover(), /printed 1000 lines that are no messages and was stopped/)
+  await assert.rejects(server.discover(), /printed 1000 lines that are not messages and was stopped/)
 })
 
-test('a storm of announcements delays no answer and leads to one refresh', async () => {
+test('a storm of change notifications delays no response and leads to one refresh', async () => {
   await using server = open({ command: raw('storm') })
   await server.discover()
   assert.deepEqual((await server.call('add', { a: 1, b: 2 })).structuredContent, { result: 3 })
   assert.equal(server.host.published.length, 1, 'nothing had changed')
 })
 
-test('a frame without end costs the server its life and not ours', async () => {
+test('a message over the size limit stops the server and fails its calls, and the next call starts a new server', async () => {
   await using server = open({ command: raw('plain'), maxResponseBytes: 1_048_576 })
   const waiting = server.call('wait')
   await assert.rejects(server.call('bang'), (error) => {
@@ -112,27 +112,27 @@ test('a frame without end costs the server its life and not ours', async () => {
   assert.deepEqual((await server.call('add', { a: 1, b: 2 })).structuredContent, { result: 3 })
 })
 
-test('a flood of error output is told in part, without control characters and without the environment', async () => {
+test('a flood of stderr output is logged in part, without control characters and without secrets of the environment', async () => {
   const env = { TOKEN: 'secret:token' }
   await using server = open({ command: raw('noise'), env }, { token: 'correct-horse-battery' })
   await server.call('add', { a: 1, b: 2 })
   await until(() => server.host.reports.some(({ message }) => message.includes('line 1 ')))
-  const told = server.host.reports.filter(({ kind }) => kind === 'log')
-  assert.ok(told.length < 1_500, `${told.length} of 3,000 lines were told`)
-  assert.match(told[0]?.message ?? '', /^test: line 0 {2}U\+001B {1,2}\[31mred \[redacted\]$/)
+  const logged = server.host.reports.filter(({ kind }) => kind === 'log')
+  assert.ok(logged.length < 1_500, `${logged.length} of 3,000 lines were logged`)
+  assert.match(logged[0]?.message ?? '', /^test: line 0 {2}U\+001B {1,2}\[31mred \[redacted\]$/)
 })
 
-test('a server that never answers ends with the call that asked it', async () => {
+test('an aborted signal ends a call to a server that never responds', async () => {
   await using server = open({ command: raw('plain') })
   await assert.rejects(server.call('wait', {}, { signal: AbortSignal.timeout(300) }), { name: 'TimeoutError' })
 })
 
-test('a server that says nothing at all is given up in time, and nothing was done', async () => {
+test('a server that never responds is unavailable after the time limit, and no call was sent', async () => {
   await using server = open({ command: raw('mute'), timeoutMs: 600 })
   await assert.rejects(server.discover(), { code: 'BACKEND_UNAVAILABLE', message: /did not answer within 600 ms/ })
 })
 
-test('a server that never gives its list is given up in time', async () => {
+test('a server that never sends its tool list is unavailable after the time limit', async () => {
   await using server = open({ command: raw('no-list'), timeoutMs: 800 })
   await assert.rejects(server.discover(), {
     code: 'BACKEND_UNAVAILABLE',
@@ -140,7 +140,7 @@ test('a server that never gives its list is given up in time', async () => {
   })
 })
 
-test('a server that exits at once is named with its last words, and is left alone for a while', async () => {
+test('a server that exits at once is reported with its last output, and is not restarted at once', async () => {
   await using server = open({ command: raw('exits'), restart: { delayMs: 60_000, maxDelayMs: 60_000 } })
   await assert.rejects(server.call('add'), {
     code: 'BACKEND_UNAVAILABLE',
@@ -154,12 +154,12 @@ test('a server that exits at once is named with its last words, and is left alon
   })
 })
 
-test('an old server that exits when asked for its era is started again and not asked', async () => {
+test('an old server that exits when its revision is probed is started again without the probe', async () => {
   await using server = open({ command: raw('quits-on-question') })
   assert.deepEqual((await server.call('add', { a: 1, b: 2 })).structuredContent, { result: 3 })
 })
 
-test('the program sees of the environment only what it was given', async () => {
+test('the program sees only the environment variables that it was given', async () => {
   process.env.GANTRY_TEST_PRIVATE = 'not for servers'
   try {
     const env = { GIVEN: 'Bearer secret:token' }
@@ -176,7 +176,7 @@ test('the program sees of the environment only what it was given', async () => {
   }
 })
 
-test('a secret that no environment can hold is not shown by the refusal', async () => {
+test('a secret that an environment variable cannot hold does not appear in the error', async () => {
   await using server = open({ command: raw('plain'), env: { TOKEN: 'secret:token' } }, { token: 'correct\0horse' })
   await assert.rejects(server.call('add'), (error) => {
     assert.match(String(error), /holds a NUL character/)
@@ -185,13 +185,13 @@ test('a secret that no environment can hold is not shown by the refusal', async 
   })
 })
 
-test('arguments of the command are not read by a shell', async () => {
+test('no shell interprets the arguments of the command', async () => {
   const [node = '', script = ''] = raw('plain')
   await using server = open({ command: [node, script, '$(exit 1); `exit 1`'] })
   assert.deepEqual((await server.call('add', { a: 1, b: 2 })).structuredContent, { result: 3 })
 })
 
-test('a question is refused when there is no handler, and answered when there is one', async () => {
+test('the client answers a server’s request with its handler, and refuses it without one', async () => {
   await using silent = open({ command: raw('plain') })
   const refusal = JSON.parse((await silent.call('ask')).content[0]?.text ?? '{}')
   assert.equal(refusal.error.code, -32_601)
@@ -208,7 +208,7 @@ test('a question is refused when there is no handler, and answered when there is
   assert.deepEqual(asked, ['Who?'])
 })
 
-test('places are named as a list or as the result of the protocol', async () => {
+test('onRoots may return a list or the result object of the protocol', async () => {
   const roots = [{ uri: 'file:///tmp', name: 'here' }]
   for (const given of [roots, { roots }]) {
     await using server = open({ command: raw('plain'), onRoots: async () => given })
@@ -216,12 +216,12 @@ test('places are named as a list or as the result of the protocol', async () => 
   }
 })
 
-test('a server is told in words when a handler gives nonsense', async () => {
+test('a server gets a readable error when a handler returns an invalid value', async () => {
   const nonsense = [undefined, null, 7, 'here', [7], { roots: 'here' }, { roots: [{ uri: 7 }] }, {}] as never[]
   for (const given of nonsense) {
     await using server = open({ command: raw('plain'), onRoots: async () => given })
     const { error } = JSON.parse((await server.call('ask-roots')).content[0]?.text ?? '{}')
-    assert.match(error.message, /^The client cannot answer: its onRoots gave no /, JSON.stringify(given))
+    assert.match(error.message, /^The client cannot answer: its onRoots returned no /, JSON.stringify(given))
   }
   const command = raw('plain')
   const give = async () => undefined as never
@@ -231,16 +231,16 @@ test('a server is told in words when a handler gives nonsense', async () => {
     ['ask-model', 'onSampling'],
   ] as const) {
     const { error } = JSON.parse((await server.call(tool)).content[0]?.text ?? '{}')
-    assert.equal(error.message, `The client cannot answer: its ${handler} gave no result of the protocol.`)
+    assert.equal(error.message, `The client cannot answer: its ${handler} returned no result of the protocol.`)
   }
 })
 
-test('a server that refuses the handshake is named with its words', async () => {
+test('a server that refuses the handshake is reported with its message', async () => {
   await using server = open({ command: raw('refuses') })
-  await assert.rejects(server.call('add'), { code: 'BACKEND_UNAVAILABLE', message: 'nobody may come in' })
+  await assert.rejects(server.call('add'), { code: 'BACKEND_UNAVAILABLE', message: 'no entry here' })
 })
 
-test('an address that a server wants a person to open must be of the web', async () => {
+test('a URL that a server asks the user to open must be http or https', async () => {
   const shown: unknown[] = []
   await using server = open({
     command: raw('plain'),

@@ -1,18 +1,17 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test } from 'node:test'
-import { fakeContext } from '@gantry/conformance/internal/backend'
-import { fakeHost } from '@gantry/conformance/internal/backend-host'
+import { fakeContext, fakeHost } from '@gantry/conformance/internal/backend'
 import { ToolError } from '@gantry/contract'
 import type { ProgressReport } from '@gantry/core/internal/backends/backend'
-import { createEgress } from '@gantry/core/internal/egress/guard'
+import { createEgressGuard } from '@gantry/core/internal/egress/guard'
 import { open, progressInto, toolNamed, until } from './backend.fixture.ts'
 import { serve, serveModern, serveSessions } from './http-server.fixture.ts'
 import { mcp } from './mcp.ts'
 
 const add = { a: 2, b: 3 }
 
-test('a server of 2026-07-28 is listed, called and heard', async () => {
+test('the client lists and calls a server of 2026-07-28, and receives its notifications', async () => {
   await using remote = await serveModern()
   await using server = open({ url: `${remote.origin}/mcp`, private: true })
   assert.deepEqual(
@@ -30,7 +29,7 @@ test('a server of 2026-07-28 is listed, called and heard', async () => {
   assert.ok(remote.requests.some(({ headers }) => headers['mcp-protocol-version'] === '2026-07-28'))
 })
 
-test('a server of 2025-11-25 is listed and called, and a session that it forgot is made anew', async () => {
+test('the client lists and calls a server of 2025-11-25, and reopens a session that the server lost', async () => {
   await using remote = await serveSessions()
   await using server = open({ url: `${remote.origin}/mcp`, private: true })
   assert.equal((await server.discover()).length, 4)
@@ -41,9 +40,9 @@ test('a server of 2025-11-25 is listed and called, and a session that it forgot 
 })
 
 for (const [revision, start] of Object.entries({ '2026-07-28': serveModern, '2025-11-25': serveSessions })) {
-  test(`a call to a server of ${revision} takes its turn for its tenant, and what serves all of them for none`, async () => {
+  test(`a call to a server of ${revision} uses its tenant’s share of egress, and shared requests use none`, async () => {
     await using remote = await start()
-    const egress = createEgress()
+    const egress = createEgressGuard()
     const tenants: (string | undefined)[] = []
     const watched: typeof egress.fetch = (scope) => (input, init) => {
       tenants.push(scope.tenant)
@@ -70,7 +69,7 @@ for (const [revision, start] of Object.entries({ '2026-07-28': serveModern, '202
   })
 }
 
-test('questions of 2026-07-28 are answered by the handlers', async () => {
+test('the handlers answer input requests of 2026-07-28', async () => {
   await using remote = await serveModern()
   await using server = open({
     url: remote.origin,
@@ -84,20 +83,20 @@ test('questions of 2026-07-28 are answered by the handlers', async () => {
   assert.match(thought, /"text":"42"/)
 })
 
-test('questions of 2026-07-28 without a handler end the call and say which one is missing', async () => {
+test('an input request of 2026-07-28 without a handler fails the call with the name of the missing handler', async () => {
   await using remote = await serveModern()
   await using server = open({ url: remote.origin, private: true })
   await assert.rejects(server.call('ask'), {
     code: 'BACKEND_FAILED',
-    message: /elicitation, and this backend was given no onElicitation/,
+    message: /elicitation, and this backend has no onElicitation handler/,
   })
   await assert.rejects(server.call('think'), {
     code: 'BACKEND_FAILED',
-    message: /sampling, and this backend was given no onSampling/,
+    message: /sampling, and this backend has no onSampling handler/,
   })
 })
 
-test('headers with secrets are filled in and sent to the server', async () => {
+test('the client resolves secrets in headers and sends them to the server', async () => {
   await using remote = await serveModern()
   const headers = { authorization: 'Bearer secret:token' }
   await using server = open({ url: remote.origin, private: true, headers }, { token: 'correct-horse' })
@@ -105,7 +104,7 @@ test('headers with secrets are filled in and sent to the server', async () => {
   assert.ok(remote.requests.every(({ headers: sent }) => sent.authorization === 'Bearer correct-horse'))
 })
 
-test('a private address is reached only when it is private on purpose', async () => {
+test('the client connects to a private address only with `private`', async () => {
   await using remote = await serveModern()
   await using server = open({ url: remote.origin })
   await assert.rejects(server.discover(), { code: 'EGRESS_DENIED' })
@@ -122,7 +121,7 @@ test('a redirect to another origin is not followed', async () => {
   assert.deepEqual(elsewhere.requests, [])
 })
 
-test('a server that cannot be reached makes the backend unavailable, and nothing was done', async () => {
+test('an unreachable server makes the backend unavailable, with effect none', async () => {
   const gone = await serveModern()
   await gone[Symbol.asyncDispose]()
   await using server = open({ url: gone.origin, private: true })
@@ -159,7 +158,7 @@ function byHand(
   })
 }
 
-test('a stream that ends without the answer ends the call at once', async () => {
+test('a stream that ends without a response fails the call at once', async () => {
   await using remote = await byHand((_id, _write, end) => end())
   await using server = open({ url: remote.origin, private: true })
   await assert.rejects(server.call('add', add), {
@@ -168,7 +167,7 @@ test('a stream that ends without the answer ends the call at once', async () => 
   })
 })
 
-test('an event larger than the limit ends the call, and many small ones do not', async () => {
+test('an event over the size limit fails the call, and many small events do not', async () => {
   await using small = await byHand((id, write, end) => {
     const progress = { jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken: 'x', progress: 1 } }
     for (let n = 0; n < 200; n++) write(`data: ${JSON.stringify(progress)}\n\n`)
@@ -182,7 +181,7 @@ test('an event larger than the limit ends the call, and many small ones do not',
   await assert.rejects(server.call('add', add), (error) => ToolError.is(error) && error.code === 'BACKEND_FAILED')
 })
 
-test('a call that is cancelled lets go of its connection, whatever the server does', async () => {
+test('a cancelled call closes its connection although the server keeps its response open', async () => {
   const started = Promise.withResolvers<void>()
   const closed = Promise.withResolvers<void>()
   await using remote = await byHand((_id, write, _end, response) => {
@@ -199,7 +198,7 @@ test('a call that is cancelled lets go of its connection, whatever the server do
   await closed.promise
 })
 
-test('a change of the tools at a server of 2026-07-28 is heard', async () => {
+test('the backend refreshes its tools when a server of 2026-07-28 announces a change', async () => {
   await using remote = await serveModern()
   await using server = open({ url: remote.origin, private: true })
   await server.discover()

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { JSONRPCMessage } from '@modelcontextprotocol/client'
 import { createIncoming } from './connection.ts'
 
-test('a result that does not say whether it is complete is, except where nobody asks', () => {
+test('a result without `resultType` is marked complete, except from servers of older revisions', () => {
   const seen = (legacy: boolean, result: { [key: string]: unknown }): object => {
     const message: JSONRPCMessage = { jsonrpc: '2.0', id: 1, result: { ...result } }
     createIncoming(() => legacy).see(message)

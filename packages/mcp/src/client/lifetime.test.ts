@@ -7,7 +7,7 @@ import { test } from 'node:test'
 import { isGone, open, raw, until } from './backend.fixture.ts'
 import { startChild } from './child-process.ts'
 
-test('a program that does not end in time is killed when the time for closing is over', async (t) => {
+test('a program that does not end in time is killed at the end of the grace period', async (t) => {
   const server = open({ command: raw('stubborn') })
   const { pid } = JSON.parse((await server.call('pid')).content[0]?.text ?? '{}')
   const late = new AbortController()
@@ -22,7 +22,7 @@ test('a program that does not end in time is killed when the time for closing is
   await server[Symbol.asyncDispose]()
 })
 
-test('a program is killed too when the time is over while it is being connected to', async (t) => {
+test('a program that is still being connected to is killed at the end of the grace period', async (t) => {
   const server = open({ command: raw('mute') })
   const calling = assert.rejects(server.call('add'), { code: 'BACKEND_UNAVAILABLE' })
   await until(() => process.listenerCount('exit') > before)
@@ -39,7 +39,7 @@ test('a program is killed too when the time is over while it is being connected 
 const before = process.listenerCount('exit')
 
 for (const how of ['exit', 'close']) {
-  test(`nothing is left of a server when its host exits (${how})`, async () => {
+  test(`no process of a server survives the exit of its host (${how})`, async () => {
     const host = spawn(process.execPath, [join(import.meta.dirname, 'host.fixture.ts'), how], {
       stdio: ['ignore', 'pipe', 'inherit'],
     })
@@ -57,7 +57,7 @@ for (const how of ['exit', 'close']) {
   })
 }
 
-test('programs that ended leave no listener on the process, however many there were', async () => {
+test('ended programs leave no listener on the process', async () => {
   const [listeners, most] = [process.listenerCount('exit'), process.getMaxListeners()]
   const warnings: string[] = []
   const onWarning = ({ name }: Error): void => void warnings.push(name)
@@ -74,7 +74,7 @@ test('programs that ended leave no listener on the process, however many there w
   assert.deepEqual(warnings, [])
 })
 
-test('a program that ended before it was written to is named with its exit code', async () => {
+test('a program that exits before the first write is reported with its exit code', async () => {
   const ends: string[] = []
   const child = await startChild({
     ...quiet(new AbortController().signal),

@@ -2,7 +2,7 @@ import type { Json, LogLevel } from '@gantry/contract'
 import type { BackendContext, BackendHost } from '@gantry/core/internal/backends/backend'
 import { codePoint } from '@gantry/core/internal/ids/quote'
 
-/** Far behind what is shown, so that this cut halves no secret that could be seen. */
+/** Far beyond the displayed length, so that truncation never splits a displayed secret. */
 const longestLine = 100_000
 const linesPerSecond = 50
 const levels: { readonly [level: string]: LogLevel } = {
@@ -13,8 +13,8 @@ const levels: { readonly [level: string]: LogLevel } = {
 }
 
 /**
- * Where a server's words go. The protocol does not say which call a log message belongs to, so it goes to the call
- * while there is just one, and to the executor's subscribers otherwise: never to a caller whom it may not concern.
+ * Routes a server's log messages. The protocol does not relate a log message to a call, so it goes to the only running
+ * call, or otherwise to the executor's subscribers: never to an unrelated caller.
  */
 export class Logs {
   readonly #calls = new Set<BackendContext>()
@@ -37,7 +37,7 @@ export class Logs {
     else only.log(levels[level] ?? 'error', 'The server logged this.', data as Json)
   }
 
-  /** The server is running this call until `end`. */
+  /** Registers a running call until `end`. */
   begin(context: BackendContext): void {
     this.#calls.add(context)
   }
@@ -49,7 +49,7 @@ export class Logs {
 
 const unseen = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu
 
-/** Text from outside for people to read: in one line, clipped, with everything invisible named instead of shown. */
+/** Foreign text for display: one line, truncated, with invisible characters spelled out. */
 export function plainText(text: string, limit: number): string {
   const shown = text
     .slice(0, limit)
@@ -58,7 +58,7 @@ export function plainText(text: string, limit: number): string {
   return text.length > limit ? `${shown}… (${text.length} characters)` : shown
 }
 
-/** Passes lines on, so many in a second at most; the rest is counted and the count passed on later. */
+/** Forwards a limited number of lines per second; the others are counted, and the count is forwarded later. */
 export function limitedLines(tell: (line: string) => void, most: number, now = Date.now): (line: string) => void {
   const budget = perSecond(most, now)
   let left = 0
@@ -73,7 +73,7 @@ export function limitedLines(tell: (line: string) => void, most: number, now = D
   }
 }
 
-/** True so many times in a second at most. */
+/** True at most this many times per second. */
 export function perSecond(most: number, now = Date.now): () => boolean {
   let second = 0
   let used = 0

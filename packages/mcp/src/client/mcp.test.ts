@@ -25,7 +25,7 @@ testBackend('mcp', async () => {
   }
 })
 
-test('the tools of the everything server are found and described as it describes them', async () => {
+test('the backend discovers the tools of the everything server with their descriptions', async () => {
   await using server = open({ command: published('server-everything') })
   const tools = await server.discover()
   const weather = tools.find(({ name }) => name === 'get-structured-content')
@@ -38,7 +38,7 @@ test('the tools of the everything server are found and described as it describes
   assert.deepEqual(weather?.backends, [{ kind: 'mcp', name: 'test', tool: 'get-structured-content' }])
 })
 
-test('structured content, pictures and resources of the everything server arrive whole', async () => {
+test('structured content, images and resources of the everything server arrive unchanged', async () => {
   await using server = open({ command: published('server-everything') })
   const weather = await server.call('get-structured-content', { location: 'Chicago' })
   assert.deepEqual(weather.structuredContent, { temperature: 36, conditions: 'Light rain / drizzle', humidity: 82 })
@@ -54,7 +54,7 @@ test('structured content, pictures and resources of the everything server arrive
   assert.equal(links.content.filter(({ type }) => type === 'resource_link').length, 2)
 })
 
-test('progress of the everything server reaches the call that it belongs to', async () => {
+test('progress of the everything server is delivered to its own call', async () => {
   await using server = open({ command: published('server-everything') })
   const seen: [ProgressReport[], ProgressReport[]] = [[], []]
   const long = (steps: number, reports: ProgressReport[]) =>
@@ -64,7 +64,7 @@ test('progress of the everything server reaches the call that it belongs to', as
   assert.deepEqual(seen[1].at(-1), { progress: 3, total: 3 })
 })
 
-test('the filesystem server reads what it was given and refuses what it was not', async () => {
+test('the filesystem server reads files in its allowed directory and refuses others', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'gantry-mcp-'))
   try {
     await writeFile(join(folder, 'note.txt'), 'remember the milk')
@@ -78,7 +78,7 @@ test('the filesystem server reads what it was given and refuses what it was not'
   }
 })
 
-test('the memory server keeps what it was told, in the file that its environment names', async () => {
+test('the memory server stores its facts in the file named by its environment variable', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'gantry-mcp-'))
   try {
     const file = join(folder, 'memory.jsonl')
@@ -102,7 +102,7 @@ test('a cancelled call is cancelled at the server too', async () => {
   assert.equal((await server.call('cancelled')).content[0]?.text, '1')
 })
 
-test('a server that dies in a call fails that call and serves the next', async () => {
+test('a server that dies during a call fails that call and serves the next', async () => {
   await using server = open({ command: raw('plain') })
   await server.discover()
   await assert.rejects(server.call('die'), (error) => {
@@ -117,7 +117,7 @@ test('a server that dies in a call fails that call and serves the next', async (
   assert.deepEqual(kinds, ['up', 'changed', 'down', 'restarting', 'up'])
 })
 
-test('a server killed from outside is started again by itself', async () => {
+test('the backend restarts a server that was killed from outside', async () => {
   await using server = open({ command: raw('plain') })
   const { pid } = JSON.parse((await server.call('pid')).content[0]?.text ?? '{}')
   process.kill(pid, 'SIGKILL')
@@ -125,14 +125,14 @@ test('a server killed from outside is started again by itself', async () => {
   assert.ok(server.host.reports.some(({ kind, message }) => kind === 'down' && message.includes('SIGKILL')))
 })
 
-test('every call carries the idempotency key and a token for progress', async () => {
+test('every call carries its idempotency key and a progress token', async () => {
   await using server = open({ command: raw('plain') })
   const meta = JSON.parse((await server.call('meta', {}, { idempotencyKey: 'key-7' })).content[0]?.text ?? '{}')
   assert.equal(meta['gantry/idempotencyKey'], 'key-7')
   assert.notEqual(meta.progressToken, undefined)
 })
 
-test('a result with isError is given on as it is, for the pipeline to judge', async () => {
+test('a result with isError is passed on unchanged, for the pipeline to judge', async () => {
   await using server = open({ command: raw('plain') })
   assert.deepEqual(await server.call('error-result'), {
     content: [{ type: 'text', text: 'it did not work' }],
@@ -140,7 +140,7 @@ test('a result with isError is given on as it is, for the pipeline to judge', as
   })
 })
 
-test('an error of the protocol becomes a failure with the server’s words and no control characters', async () => {
+test('a protocol error becomes a failure with the server’s message and no control characters', async () => {
   await using server = open({ command: raw('plain') })
   await assert.rejects(server.call('fail'), (error) => {
     assert.ok(ToolError.is(error))
@@ -152,14 +152,14 @@ test('an error of the protocol becomes a failure with the server’s words and n
   })
 })
 
-test('a log message goes to the only call there is', async () => {
+test('a log message of the server is delivered to the only running call', async () => {
   await using server = open({ command: raw('plain') })
   const lines: unknown[][] = []
   await server.call('log', {}, { log: (...line: unknown[]) => void lines.push(line) })
   assert.deepEqual(lines, [['warn', 'mind the gap']])
 })
 
-test('health says up for a server that answers and down for one that cannot be started', async () => {
+test('health is up for a server that responds and down for one that cannot be started', async () => {
   await using good = open({ command: raw('plain') })
   assert.deepEqual(await good.backend.health?.(AbortSignal.timeout(10_000)), { status: 'up' })
   await using bad = open({ command: ['/nowhere/at-all'] })
@@ -168,7 +168,7 @@ test('health says up for a server that answers and down for one that cannot be s
   assert.match(health?.message ?? '', /"\/nowhere\/at-all" of the MCP server test could not be started/)
 })
 
-test('what a server started goes with it, also when the server itself was killed', async () => {
+test('child processes of a server end with it, also when the server itself was killed', async () => {
   const server = open({ command: raw('plain'), restart: { attempts: 0 } })
   const pidOf = async (tool: string) => JSON.parse((await server.call(tool)).content[0]?.text ?? '{}').pid as number
   const [own, helper] = [await pidOf('pid'), await pidOf('helper')]
@@ -180,7 +180,7 @@ test('what a server started goes with it, also when the server itself was killed
 })
 
 for (const kind of ['either era', 'modern-only']) {
-  test(`a server of 2026-07-28 speaks over a pipe (${kind})`, async () => {
+  test(`the client calls a server of 2026-07-28 over stdio (${kind})`, async () => {
     const script = join(import.meta.dirname, 'sdk-stdio.fixture.ts')
     await using server = open({
       command: [process.execPath, script, kind],
@@ -193,7 +193,7 @@ for (const kind of ['either era', 'modern-only']) {
   })
 }
 
-test('after closing, the program is gone and calls are refused', async () => {
+test('close ends the program and refuses later calls', async () => {
   const server = open({ command: raw('stubborn') })
   const { pid } = JSON.parse((await server.call('pid')).content[0]?.text ?? '{}')
   await server[Symbol.asyncDispose]()

@@ -1,33 +1,32 @@
 import { ToolError } from '@gantry/contract'
 import type { Backend, BackendCall, BackendContext, BackendHost, Health } from '@gantry/core/internal/backends/backend'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import { isStepUp } from './authorizer.ts'
 import { beforeAnyCall, failureOf, isForgotten, sendCall } from './call.ts'
 import { type Connection, connect } from './connection.ts'
 import { type Connector, createConnector } from './connector.ts'
-import { listTools, translateTools } from './discovered-tools.ts'
+import { createRefresher, keepSubscribed, listTools, translateTools } from './discovered-tools.ts'
 import { Logs } from './logs.ts'
-import type { McpOptions } from './options.ts'
 import { loadSdk, type Sdk } from './sdk.ts'
-import { type McpSettings, readOptions } from './settings.ts'
+import { type McpOptions, type McpSettings, readOptions } from './settings.ts'
 import { Supervisor } from './supervisor.ts'
-import { createRefresher, keepSubscribed } from './tool-list-refresh.ts'
 
 /**
  * The tools of one server of the Model Context Protocol, in the revisions 2024-11-05 to 2026-07-28.
- * Throws CONFIG_INVALID. Connects when its tools are first asked for or called; `mcp/supervisor.ts` says when again.
+ * Throws CONFIG_INVALID. Connects on the first discovery or call; `supervisor.ts` describes reconnection.
  * - Concurrency: any number of calls at once over one connection.
  * - Cancellation: the server is notified, and the call ends whether or not the server reacts.
  * - Errors: BACKEND_UNAVAILABLE for a call that was certainly not sent, BACKEND_FAILED for one that was.
  * - Ownership: it ends the program that it started, with its process group, when it is closed or the process exits. A
  *   program that leaves its group (`setsid`) stays; and when the host itself is killed, the program only sees its input
- *   close: most end then, and the rest cannot be forced to.
+ *   close: most exit then, and the others cannot be forced to.
  */
 export function mcp(options: McpOptions): Backend {
   const settings = readOptions(options)
   let server: McpServer | undefined
   const attached = (): McpServer => {
     if (server !== undefined) return server
-    throw new ToolError('CONFIG_INVALID', `The MCP backend ${settings.name} belongs to no executor yet.`)
+    throw new ToolError('CONFIG_INVALID', `The MCP backend ${settings.name} is not attached to an executor yet.`)
   }
   return {
     kind: 'mcp',
@@ -46,7 +45,7 @@ export function mcp(options: McpOptions): Backend {
 
 const mostStepUps = 2
 
-/** One server in the hands of one executor. */
+/** One server, attached to one executor. */
 class McpServer {
   readonly #settings: McpSettings
   readonly #host: BackendHost
@@ -56,13 +55,13 @@ class McpServer {
   readonly #logs: Logs
   readonly #connector: Connector
   readonly #refresher = createRefresher(() => this.#refresh())
-  /** Set once the server was found to be of the time before 2026-07-28. */
+  /** Set once the server is known to support only revisions before 2026-07-28. */
   #sdk: Sdk | undefined
   #legacy = false
-  /** The list that was published last, as text. */
+  /** The last published list, as text. */
   #published: string | undefined
   /** Lists are read and published one after the other, so that an older one never replaces a newer. */
-  #turn: Promise<unknown> = Promise.resolve()
+  #publication: Promise<unknown> = Promise.resolve()
 
   constructor(settings: McpSettings, host: BackendHost) {
     this.#settings = settings
@@ -78,7 +77,7 @@ class McpServer {
       connect: (signal, ended) => this.#connect(signal, ended),
       report: (report) => host.report(report),
       connected: (connection, number) => {
-        // A server that was started again may have other tools.
+        // A restarted server may have other tools.
         if (number > 1 && this.#published !== undefined) this.#refresher.request()
         void keepSubscribed(connection, () => this.#refresher.request(), this.#life.signal)
       },
@@ -92,9 +91,13 @@ class McpServer {
   call(call: BackendCall, context: BackendContext): Promise<unknown> {
     const name = typeof call.binding.tool === 'string' ? call.binding.tool : call.tool.name
     if (!this.#settings.wants(name)) {
-      throw new ToolError('NO_BACKEND', `The tool is kept out of the MCP backend ${this.#settings.name}.`, {
-        stage: 'execute',
-      })
+      throw new ToolError(
+        'NO_BACKEND',
+        `The options \`include\` and \`exclude\` of the MCP backend ${this.#settings.name} do not allow this tool.`,
+        {
+          stage: 'execute',
+        },
+      )
     }
     return this.#use(context.signal, (connection) =>
       this.#connector.workFor(context.identity.tenant, () => sendCall(connection, this.#logs, name, call, context)),
@@ -111,22 +114,20 @@ class McpServer {
     }
   }
 
-  /** Ends what it started in good order; when the signal aborts, at once. */
+  /** Closes connections and programs gracefully, or at once when the signal aborts. */
   async close(signal: AbortSignal): Promise<void> {
     const closed = new ToolError('BACKEND_UNAVAILABLE', `The MCP backend ${this.#settings.name} is closed.`)
-    const kill = (): void => this.#kill.abort(closed)
     this.#refresher.stop()
     this.#life.abort(closed)
-    signal.addEventListener('abort', kill, { once: true })
+    const leave = onAbort(signal, () => this.#kill.abort(closed))
     try {
-      if (signal.aborted) kill()
       await this.#supervisor.close()
     } finally {
-      signal.removeEventListener('abort', kill)
+      leave()
     }
   }
 
-  /** Kept, because importing again takes longer than much of a call. */
+  /** Cached, because importing again takes longer than much of a call. */
   async #library(): Promise<Sdk> {
     this.#sdk ??= await loadSdk()
     return this.#sdk
@@ -145,13 +146,13 @@ class McpServer {
       this.#legacy = !connection.modern
       return connection
     } catch (error) {
-      // The server may have been renewed meanwhile.
+      // The connection may have been replaced meanwhile.
       this.#legacy = false
       throw beforeAnyCall(failureOf(sdk, this.#settings.name, error, undefined))
     }
   }
 
-  /** Uses the connection; when the server has forgotten the session, once more with a new one. */
+  /** Uses the connection; when the server has lost the session, retries once with a new one. */
   async #use<T>(signal: AbortSignal, work: (connection: Connection) => Promise<T>): Promise<T> {
     const sdk = this.#sdk ?? (await this.#library())
     let renewed = false
@@ -175,7 +176,7 @@ class McpServer {
     }
   }
 
-  /** A server that wants a token with more rights has done nothing yet, so the work is tried again with one. */
+  /** A server that requires a token with more scopes has processed nothing yet, so the request is retried with one. */
   #authorized<T>(sdk: Sdk, work: () => Promise<T>, steps = 0): Promise<T> {
     return work().catch(async (error: unknown) => {
       if (!isStepUp(sdk, error) || steps >= mostStepUps) throw error
@@ -185,7 +186,7 @@ class McpServer {
     })
   }
 
-  /** Reads the list again after the server said that it changed; true when it had. Never rejects. */
+  /** Reads the list again after a change notification; true when it changed. Never rejects. */
   async #refresh(): Promise<boolean> {
     const before = this.#published
     if (this.#supervisor.current === undefined) return false
@@ -198,13 +199,13 @@ class McpServer {
   }
 
   #publish(signal: AbortSignal): Promise<void> {
-    const mine = this.#turn.then(() => this.#publishNow(signal))
-    this.#turn = mine.catch(() => undefined)
+    const mine = this.#publication.then(() => this.#publishNow(signal))
+    this.#publication = mine.catch(() => undefined)
     return mine
   }
 
   async #publishNow(signal: AbortSignal): Promise<void> {
-    const { name, place, timeoutMs, maxTools } = this.#settings
+    const { name, location, timeoutMs, maxTools } = this.#settings
     await this.#supervisor.need(signal)
     const late = new ToolError(
       'BACKEND_UNAVAILABLE',
@@ -215,7 +216,7 @@ class McpServer {
     const limit = AbortSignal.any([signal, deadline.signal])
     const listed = await this.#use(limit, async (connection) => ({
       ...(await listTools(connection, this.#settings, limit)),
-      overHttp: place.kind === 'remote' && connection.modern,
+      overHttp: location.kind === 'remote' && connection.modern,
     })).finally(() => clearTimeout(timer))
     const { tools, left } = translateTools(listed.tools, this.#settings, listed.overHttp)
     const text = JSON.stringify(tools)

@@ -5,8 +5,8 @@ import { toNodeHandler } from '@modelcontextprotocol/node'
 import { createMcpHandler } from '@modelcontextprotocol/server'
 import { eventually, open, until } from './backend.fixture.ts'
 import { type Served, serve } from './http-server.fixture.ts'
-import type { McpOAuth } from './options.ts'
 import { sdkServer } from './sdk-server.fixture.ts'
+import type { McpOAuth } from './settings.ts'
 
 const add = { a: 2, b: 3 }
 const token = 'an-access-token-for-this-server-only'
@@ -102,7 +102,7 @@ function options(world: World, { shown: _, ...oauth }: McpOAuth & { readonly sho
   return { url: `${world.resource.origin}/mcp`, private: true, oauth }
 }
 
-test('a person consents once, and the token is shown to its own server alone', async () => {
+test('the user consents once, and the token is sent to its own server alone', async () => {
   await using world = await openWorld()
   const oauth = consent(world)
   const headers = { 'x-api-key': 'secret:key' }
@@ -121,7 +121,7 @@ test('a person consents once, and the token is shown to its own server alone', a
   assert.ok(JSON.stringify(world.resource.requests).includes('the-key-of-the-server'))
 })
 
-test('client credentials need nobody', async () => {
+test('client credentials need no consent', async () => {
   await using world = await openWorld()
   const oauth: McpOAuth = {
     grant: 'client_credentials',
@@ -140,7 +140,7 @@ test('client credentials need nobody', async () => {
   )
 })
 
-test('a token that was kept is used again without asking anybody', async () => {
+test('a stored token is used again without consent', async () => {
   await using world = await openWorld()
   const kept = new Map<string, string>()
   const store = {
@@ -156,7 +156,7 @@ test('a token that was kept is used again without asking anybody', async () => {
   assert.equal(oauth.shown.length, 1)
 })
 
-test('a person may take longer than a connection waits, and is asked once', async () => {
+test('a consent may take longer than the connection timeout, and is requested once', async () => {
   await using world = await openWorld()
   const oauth = consent(world)
   const ready = Promise.withResolvers<void>()
@@ -176,7 +176,7 @@ test('a person may take longer than a connection waits, and is asked once', asyn
   assert.equal(oauth.shown.length, 1)
 })
 
-test('a backend closes while a person still thinks', async () => {
+test('a backend closes while a consent is pending', async () => {
   await using world = await openWorld()
   const asked = Promise.withResolvers<AbortSignal>()
   const onRedirect = (_address: string, signal: AbortSignal) => {
@@ -199,7 +199,7 @@ test('discovery reaches only the authorization servers that the host names', asy
   assert.deepEqual(world.authorization.requests, [])
 })
 
-test('an address for the person that is not of the web is never shown', async () => {
+test('a consent URL that is not http or https is never shown to the user', async () => {
   await using world = await openWorld(() => ({ authorization_endpoint: 'javascript:alert(1)' }))
   const oauth = consent(world)
   await using server = open(options(world, oauth))
@@ -207,7 +207,7 @@ test('an address for the person that is not of the web is never shown', async ()
   assert.deepEqual(oauth.shown, [])
 })
 
-test('a way back that is not ours, or of another issuer, or without a code, is refused', async () => {
+test('a redirect to another URI, from another issuer, or without a code is refused', async () => {
   const changes: ((back: URL) => void)[] = [
     (back) => back.searchParams.set('state', 'another'),
     (back) => back.searchParams.set('iss', 'https://evil.example'),
@@ -222,7 +222,7 @@ test('a way back that is not ours, or of another issuer, or without a code, is r
   }
 })
 
-test('a server that names itself as its authorization server gets no credentials that are for another', async () => {
+test('a server that names itself as its authorization server receives no credentials of another issuer', async () => {
   await using world = await openWorld(undefined, true)
   await using corporate = await openWorld()
   const basic = Buffer.from('worker:the-secret-of-the-worker').toString('base64')
@@ -236,7 +236,7 @@ test('a server that names itself as its authorization server gets no credentials
   assert.equal(await tried([world.resource.origin]), true, 'the host may name it')
 })
 
-test('a token that was kept for one address is not shown at another under the same name', async () => {
+test('a token stored for one server URL is not sent to another server of the same name', async () => {
   await using first = await openWorld()
   await using second = await openWorld()
   const kept = new Map<string, string>()

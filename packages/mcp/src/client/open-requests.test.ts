@@ -6,7 +6,7 @@ import { openRequests } from './remote-link.ts'
 const request = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: {} } as const
 const notice = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } } as const
 
-/** A transport whose notices end as they are told to. */
+/** A transport whose notifications the test settles. */
 function transportOf(notices: Promise<void>) {
   let signal: AbortSignal | undefined
   const transport: Transport = {
@@ -21,7 +21,7 @@ function transportOf(notices: Promise<void>) {
   return { transport, isOver: () => signal?.aborted === true }
 }
 
-test('a cancelled request is let go when its notice was sent, or could not be', async () => {
+test('a cancelled request is released once its cancellation notification is sent or fails', async () => {
   for (const notices of [Promise.resolve(), Promise.reject(new Error('no connection'))]) {
     const { transport, isOver } = transportOf(notices)
     await transport.send(request)
@@ -32,7 +32,7 @@ test('a cancelled request is let go when its notice was sent, or could not be', 
   }
 })
 
-test('a cancelled request gives its connection up for a notice that waits for one', async (t) => {
+test('a cancelled request is released after one second, so that a notification waiting for its connection can be sent', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const sent = Promise.withResolvers<void>()
   const { transport, isOver } = transportOf(sent.promise)

@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { createExecutor } from '@gantry/tools'
 import { mcp } from './mcp.ts'
 
-test('a tool of the memory server whose description changes is held back until somebody approves the change', async () => {
+test('a tool of the memory server whose description changes is quarantined until the change is approved', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'gantry-mcp-'))
   const changed = join(folder, 'changed')
   const command = [process.execPath, join(import.meta.dirname, 'changing-memory.fixture.ts'), changed]

@@ -3,18 +3,18 @@ import type { JSONRPCMessage, JSONRPCNotification, Transport } from '@modelconte
 import { type Child, startChild } from './child-process.ts'
 import { perSecond } from './logs.ts'
 import type { Link, Sdk } from './sdk.ts'
-import type { ProgramPlace } from './settings.ts'
+import type { ProgramLocation } from './settings.ts'
 
-/** So many lines in a row that are no messages are forgiven; programs print to the wrong place. */
+/** The limit of consecutive lines that are not messages; some programs print to stdout by mistake. */
 const mostGarbage = 1_000
-const nonsense = `printed ${mostGarbage} lines that are no messages and was stopped.`
-/** So many notifications in a second are handed on; a program can write faster than anybody can read. */
+const nonsense = `printed ${mostGarbage} lines that are not messages and was stopped.`
+/** The limit of notifications per second; a program can write faster than a client can read. */
 const mostNotifications = 1_000
 
 export interface ProgramLinkOptions {
   readonly server: string
-  readonly place: ProgramPlace
-  /** With its secrets filled in. */
+  readonly location: ProgramLocation
+  /** With resolved secrets. */
   readonly env: { readonly [name: string]: string }
   /** Redacted from everything that the program prints. */
   readonly hidden: readonly string[]
@@ -23,13 +23,13 @@ export interface ProgramLinkOptions {
   /** Kills the program at once when it aborts. */
   readonly kill: AbortSignal
   log(line: string): void
-  /** The server says that its tools changed. */
+  /** The server announces that its tools changed. */
   toolsChanged(): void
 }
 
 /**
- * One program and the line to it. The SDK's own transport neither bounds what it forgives nor ends what the program
- * started, so this one stands in its place; by having `pid` and `stderr` it is taken for a pipe, as it is one.
+ * One program and the link to it. It replaces the SDK's own transport, which neither limits invalid lines nor ends child
+ * processes of the program. With `pid` and `stderr` the SDK recognises it as a stdio transport.
  */
 export function programLink(options: ProgramLinkOptions): Link {
   let child: Child | undefined
@@ -58,7 +58,7 @@ export function programLink(options: ProgramLinkOptions): Link {
     },
     async start() {
       const { server, env, hidden, maxResponseBytes, kill, log } = options
-      const { command, cwd } = options.place
+      const { command, cwd } = options.location
       child = await startChild({
         server,
         command,
@@ -87,7 +87,7 @@ export function programLink(options: ProgramLinkOptions): Link {
   return { transport, ended: () => reason }
 }
 
-/** A message as far as the SDK does not check it itself, or undefined. */
+/** A message, checked as far as the SDK does not check it itself, or undefined. */
 function parse(line: string): JSONRPCMessage | undefined {
   try {
     const value: unknown = JSON.parse(line)
@@ -102,7 +102,7 @@ function isNotification(message: JSONRPCMessage): message is JSONRPCNotification
   return 'method' in message && !('id' in message)
 }
 
-/** What a message does to its reader must not end the host. */
+/** A message whose handler throws must not end the host. */
 function deliver(transport: Transport, message: JSONRPCMessage): void {
   try {
     transport.onmessage?.(message)

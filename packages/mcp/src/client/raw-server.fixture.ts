@@ -165,7 +165,7 @@ function answer(message: Message): void {
   } else if (id === undefined || mode === 'mute') {
     return
   } else if (method === 'initialize' && mode === 'refuses') {
-    send({ id, error: { code: -32_602, message: 'nobody may come in' } })
+    send({ id, error: { code: -32_602, message: 'no entry here' } })
   } else if (method === 'initialize') {
     const capabilities = { tools: { listChanged: true }, logging: {} }
     send({ id, result: { protocolVersion: '2025-11-25', capabilities, serverInfo: { name: 'raw', version: '1' } } })

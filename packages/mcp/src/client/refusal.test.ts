@@ -11,7 +11,7 @@ async function shownOf(body: string): Promise<string> {
   return (await refusalOf(new Response(body, { status: 400 }), [secret], [])).text()
 }
 
-test('a refusal that is cut shows no part of a secret, and ends in the same place for right and wrong guesses', async () => {
+test('a truncated refusal shows no part of a secret, and its length is the same for right and wrong guesses', async () => {
   for (const { right, wrong } of guessesOf(secret)) {
     const before = 'x'.repeat(mostBytes - right.length)
     assert.ok(!(await shownOf(`${before}${secret} end`)).includes('g'))

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { fakeContext } from '@gantry/conformance/internal/backend'
-import { fakeHost } from '@gantry/conformance/internal/backend-host'
+import { fakeContext, fakeHost } from '@gantry/conformance/internal/backend'
 import { ToolError } from '@gantry/contract'
 import type { BackendHost } from '@gantry/core/internal/backends/backend'
-import { createEgress } from '@gantry/core/internal/egress/guard'
+import { createEgressGuard } from '@gantry/core/internal/egress/guard'
 import { toolNamed } from './backend.fixture.ts'
 import { mcp } from './mcp.ts'
 
@@ -15,7 +14,7 @@ const refusals = [
   new ToolError('CONFIG_INVALID', 'A rule is wrong.', { details: { path: '/egress' } }),
 ]
 
-test('a refusal by the host stays what it is, for the first who comes and for those who come while the backend rests', async () => {
+test('an error thrown by the host reaches the first caller and callers during the backoff unchanged', async () => {
   await Promise.all(refusals.map(keepsRefusal))
 })
 
@@ -45,7 +44,7 @@ async function keepsRefusal(refusal: ToolError): Promise<void> {
 
 /** A backend whose host refuses the way out, or the secret, with this error. */
 function refusedWith(refusal: ToolError) {
-  const egress = createEgress()
+  const egress = createEgressGuard()
   const refuse = async (): Promise<never> => {
     throw refusal
   }

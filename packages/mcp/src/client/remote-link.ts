@@ -1,33 +1,34 @@
 import { ToolError } from '@gantry/contract'
 import type { BackendHost } from '@gantry/core/internal/backends/backend'
 import { createRedactor } from '@gantry/core/internal/json/redact'
+import { within } from '@gantry/core/internal/resilience/abort'
 import type { JSONRPCMessage, Transport, TransportSendOptions } from '@modelcontextprotocol/client'
 import type { Authorizer } from './authorizer.ts'
 import { boundedResponse } from './bounded-response.ts'
 import type { Link, Sdk } from './sdk.ts'
-import { fillAll, type RemotePlace } from './settings.ts'
+import { fillAll, type RemoteLocation } from './settings.ts'
 
 const leaveMs = 1_000
-/** Refusals that the SDK answers with a new token. */
+/** Statuses on which the SDK requests a new token. */
 const forToken: ReadonlySet<number> = new Set([401, 403])
 
 interface RemoteLinkOptions {
   /** Named in messages. */
   readonly server: string
-  readonly place: RemotePlace
+  readonly location: RemoteLocation
   readonly maxResponseBytes: number
   readonly sdk: Sdk
   readonly host: BackendHost
-  /** Through the guard. */
+  /** Fetch through egress. */
   readonly fetch: typeof fetch
   readonly authorizer: Authorizer | undefined
   /** Ends with the backend. */
   readonly life: AbortSignal
 }
 
-/** A line to a server that speaks streamable HTTP; taking a stream up again that ended early is the SDK's part. */
+/** A link to a server over streamable HTTP; the SDK resumes streams that end early. */
 export function remoteLink(options: RemoteLinkOptions): Link {
-  const { server, sdk, place, authorizer } = options
+  const { server, sdk, location, authorizer } = options
   let lost: string | undefined
   const fetch = watched(serverFetch(options), {
     reached: () => {
@@ -40,7 +41,7 @@ export function remoteLink(options: RemoteLinkOptions): Link {
       if (requests.notResumed(eventId)) lost = `The connection to the MCP server ${server} broke.`
     },
   })
-  const transport = new sdk.StreamableHTTPClientTransport(place.url, {
+  const transport = new sdk.StreamableHTTPClientTransport(location.url, {
     fetch,
     ...(authorizer === undefined ? {} : { authProvider: authorizer.provider }),
     onInsufficientScope: 'throw',
@@ -61,20 +62,18 @@ export function remoteLink(options: RemoteLinkOptions): Link {
   }
 }
 
-/** Lets the server forget the session, if that is quick. */
+/** Ends the session at the server, within a short time limit. */
 async function leave(transport: { terminateSession(): Promise<void> }): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, leaveMs)
-  await Promise.race([transport.terminateSession().catch(() => undefined), promise])
-  clearTimeout(timer)
+  const nothing = () => undefined
+  await within(leaveMs, transport.terminateSession(), nothing).catch(nothing)
 }
 
 /** Adds the host's headers, here and not in the SDK, which would also send them to an authorization server. */
-function serverFetch({ place, host, fetch, maxResponseBytes, life }: RemoteLinkOptions): typeof globalThis.fetch {
+function serverFetch({ location, host, fetch, maxResponseBytes, life }: RemoteLinkOptions): typeof globalThis.fetch {
   return async (input, init) => {
     const headers = new Headers(init?.headers)
     const secrets: string[] = []
-    const own = await fillAll(place.headers, async (name) => {
+    const own = await fillAll(location.headers, async (name) => {
       const value = await host.secret(name, init?.signal ?? life)
       secrets.push(value)
       return value
@@ -88,15 +87,15 @@ function serverFetch({ place, host, fetch, maxResponseBytes, life }: RemoteLinkO
 }
 
 interface Watcher {
-  /** The server took a message. */
+  /** The server accepted a message. */
   reached(): void
-  /** No connection came about for a message. */
+  /** No connection could be opened for a message. */
   unreachable(reason: string): void
-  /** A stream could not be taken up again after this event. */
+  /** A stream could not be resumed after this event. */
   notResumed(eventId: string): void
 }
 
-/** Tells what becomes of messages and of streams that are taken up again. */
+/** Reports the outcome of messages and of resumed streams. */
 function watched(fetch: typeof globalThis.fetch, watcher: Watcher): typeof globalThis.fetch {
   return async (input, init) => {
     const message = init?.method === 'POST'
@@ -114,13 +113,13 @@ function watched(fetch: typeof globalThis.fetch, watcher: Watcher): typeof globa
   }
 }
 
-/** As much of a refusal is read as an error of the protocol may need. */
+/** The limit of a refusal's body: enough for a JSON-RPC error. */
 const mostBytes = 65_536
 const shortestHidden = 8
 
 /**
- * A response of 400 or more, small enough to be shown and without secrets and what else the request was sent with: some
- * servers repeat the headers that they did not like, and the words of a refusal reach subscribers and logs.
+ * An error response, truncated for display and without secrets and request headers: some servers echo the headers that
+ * they refuse, and the text of a refusal reaches subscribers and logs.
  */
 export async function refusalOf(
   response: Response,
@@ -133,14 +132,14 @@ export async function refusalOf(
   const redactor = createRedactor({ values: hidden, keys: false })
   const pieces = redactor.pieces()
   const { text, whole } = await beginning(response)
-  // The end of what is not the whole text may be half a secret, and is not shown.
+  // The end of a truncated text may be part of a secret, and is removed.
   const shown = pieces.push(text) + (whole ? pieces.end() : '')
   const result = new Response(shown, { status, statusText, headers })
   Object.defineProperty(result, 'url', { value: url })
   return result
 }
 
-/** What can be read of it: a refusal is one, whatever becomes of its words. */
+/** The readable part of the body: the response stays a refusal even if its body cannot be read. */
 async function beginning({ body }: Response): Promise<{ readonly text: string; readonly whole: boolean }> {
   const pieces: Uint8Array[] = []
   let size = 0
@@ -149,25 +148,25 @@ async function beginning({ body }: Response): Promise<{ readonly text: string; r
     for await (const piece of body ?? []) {
       pieces.push(piece)
       size += piece.byteLength
-      // Leaving the loop lets go of the rest.
+      // Leaving the loop cancels the rest of the body.
       if (size >= mostBytes) break
     }
     whole = size < mostBytes
   } catch {
-    // The status says enough.
+    // The status is sufficient.
   }
   const text = Buffer.concat(pieces, Math.min(size, mostBytes)).toString('utf8')
   return { text, whole }
 }
 
-/** How long a request that was cancelled stays open for the notice to reach the server first. */
+/** How long a cancelled request stays open, so that its cancellation notification reaches the server first. */
 const noticeMs = 1_000
 
-/** The requests of a transport that have no answer yet. */
+/** The requests of a transport without a response yet. */
 interface OpenRequests {
-  /** Hears that a request has its answer. */
+  /** Called when a request has its response. */
   answered(id: unknown): void
-  /** Ends the request whose stream could not be taken up again after this event; true when there is one. */
+  /** Ends the request whose stream could not be resumed after this event; true when there is one. */
   notResumed(eventId: string): boolean
 }
 
@@ -178,15 +177,15 @@ interface OpenRequest {
 }
 
 /**
- * Ends requests that the SDK leaves open: one whose stream ended without the answer would wait until the call's time is
- * over, or until ten attempts to take the stream up again have failed; and one that was cancelled would, before
- * 2026-07-28, keep its connection until the server lets go.
+ * Ends requests that the SDK leaves open. A request whose stream ended without a response would wait until the deadline
+ * of the call, or until ten attempts to resume the stream have failed. A cancelled request would, before 2026-07-28,
+ * keep its connection until the server closes it.
  */
 export function openRequests(transport: Transport): OpenRequests {
   const open = new Map<unknown, OpenRequest>()
   const send = transport.send.bind(transport)
   const end = (id: unknown, message: string): void => {
-    // For a request that has its answer this is one answer too many, which the SDK ignores.
+    // For a request that has its response this is a duplicate response, which the SDK ignores.
     if (typeof id === 'number') transport.onmessage?.({ jsonrpc: '2.0', id, error: { code: -32_000, message } })
   }
   transport.send = async (message: JSONRPCMessage, options: TransportSendOptions = {}) => {
@@ -194,7 +193,7 @@ export function openRequests(transport: Transport): OpenRequests {
     if (!('id' in message)) {
       const cancelled = message.method === 'notifications/cancelled' ? open.get(message.params?.requestId) : undefined
       if (cancelled === undefined) return send(message, options)
-      // Where every connection carries such a request, the notice waits for one that only the end of a request frees.
+      // When every connection is used by such a request, the notification waits until the end of a request frees one.
       const timer = setTimeout(() => cancelled.stop.abort(), noticeMs)
       try {
         return await send(message, options)

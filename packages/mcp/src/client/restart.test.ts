@@ -7,7 +7,7 @@ import { serve } from './http-server.fixture.ts'
 
 const sum = { a: 2, b: 3 }
 
-test('the everything server over HTTP is used again after it was started anew', async () => {
+test('the backend reconnects to the everything server over HTTP after a restart', async () => {
   const port = await freePort()
   await using first = await everythingAt(port)
   await using server = open({ url: `http://127.0.0.1:${port}/mcp`, private: true })
@@ -24,7 +24,7 @@ test('the everything server over HTTP is used again after it was started anew', 
   assert.equal(life[1]?.message, 'The MCP server test has forgotten the session.')
 })
 
-test('a call ends when the everything server is killed under it, and the backend is said to be down', async () => {
+test('a call fails when the everything server is killed during it, and the backend is down', async () => {
   const port = await freePort()
   await using first = await everythingAt(port)
   await using server = open({ url: `http://127.0.0.1:${port}/mcp`, private: true })
@@ -80,7 +80,7 @@ function refusing(status: number, body: string, sessions = true) {
 
 const noSession = JSON.stringify({ jsonrpc: '2.0', error: { code: -32_000, message: 'No valid session ID' }, id: null })
 
-test('a session that is refused again when it is new is not tried a third time', async () => {
+test('the client does not open a third session when the server refuses the second one', async () => {
   await using remote = await refusing(400, noSession)
   await using server = open({ url: remote.origin, private: true })
   await assert.rejects(server.call('add', sum), {
@@ -90,7 +90,7 @@ test('a session that is refused again when it is new is not tried a third time',
   assert.deepEqual(remote.seen(), { calls: 2, greetings: 2 })
 })
 
-test('a refusal that is not about the session, or of a server without sessions, is not tried again', async () => {
+test('the client does not retry a refusal that is not about the session, or from a server without sessions', async () => {
   await using other = await refusing(400, 'no such argument')
   await using first = open({ url: other.origin, private: true })
   await assert.rejects(first.call('add', sum), { code: 'BACKEND_FAILED', message: /HTTP 400: "no such argument"/ })
@@ -101,7 +101,7 @@ test('a refusal that is not about the session, or of a server without sessions, 
   assert.deepEqual(without.seen(), { calls: 1, greetings: 1 })
 })
 
-test('the words of a refusal are shown in part, escaped, and without the headers that were sent', async () => {
+test('the error quotes the text of a refusal truncated, escaped and without the request headers', async () => {
   const headers = { authorization: 'Bearer secret:token' }
   await using remote = await refusing(422, `bad \u001b[2J $authorization ${'x'.repeat(200_000)}`)
   await using server = open({ url: remote.origin, private: true, headers }, { token: 'correct-horse-battery' })

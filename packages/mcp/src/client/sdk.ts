@@ -1,13 +1,13 @@
 import type { Transport } from '@modelcontextprotocol/client'
 
-/** The official client library, loaded when the first server is needed: it is too large for everybody to wait for. */
+/** The official client library, loaded when the first server is needed: it is too large to load at every start. */
 export type Sdk = typeof import('@modelcontextprotocol/client')
 
 export function loadSdk(): Promise<Sdk> {
   return import('@modelcontextprotocol/client')
 }
 
-/** A transport together with what its owner needs to know of it. */
+/** A transport with its status. */
 export interface Link {
   readonly transport: Transport
   /** Why the link ended, in a sentence; undefined while it may still work. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { mcp } from './mcp.ts'
-import type { McpOptions } from './options.ts'
+import type { McpOptions } from './settings.ts'
 
 function faultOf(options: object): string {
   try {
@@ -25,21 +25,21 @@ test('a server needs a name that can be a namespace, and either a command or a u
   assert.match(faultOf({ name: 'files', command, url: 'https://example.com' }), /exactly one/)
 })
 
-test('wrong options are refused by name, with the one that was meant', () => {
+test('invalid options are refused with their path, and unknown ones with a suggestion', () => {
   assert.match(faultOf({ name: 'files', command, timeoutms: 1 }), /\/timeoutms is not an option.*"timeoutMs"/)
   assert.match(faultOf({ name: 'files', command: 'npx server' }), /\/command must be a list: program, then arguments/)
   assert.match(faultOf({ name: 'files', command: [] }), /\/command/)
   assert.match(
     faultOf({ name: 'files', command, effects: { read: 'safe' } }),
-    /\/effects must give each tool one of read/,
+    /\/effects\/read must be one of read, keyed/,
   )
   assert.match(faultOf({ name: 'files', url: 'file:///etc/passwd' }), /\/url must be an http or https address/)
-  assert.match(faultOf({ name: 'files', url: 'https://example.com', env: {} }), /\/env goes with a command only/)
-  assert.match(faultOf({ name: 'files', command, private: true }), /\/private goes with a url only/)
+  assert.match(faultOf({ name: 'files', url: 'https://example.com', env: {} }), /\/env is for a command only/)
+  assert.match(faultOf({ name: 'files', command, private: true }), /\/private is for a url only/)
   assert.match(faultOf({ name: 'files', command, restart: { attempts: -1 } }), /\/restart\/attempts/)
 })
 
-test('what a grant needs is asked for', () => {
+test('the options of an OAuth grant are required', () => {
   const oauthFault = (oauth: object) => faultOf({ name: 'files', url: 'https://example.com', oauth })
   assert.match(oauthFault({}), /\/oauth\/grant/)
   assert.match(oauthFault({ grant: 'client_credentials' }), /\/oauth\/clientId.*\/oauth\/clientSecret/)

@@ -1,19 +1,108 @@
-import { type EffectClass, type Issue, ToolError } from '@gantry/contract'
+import type { EffectClass, Issue, JsonObject } from '@gantry/contract'
+import { isObject, isText } from '@gantry/contract/internal/json'
 import { fetchSecrets, fillSecrets as fill, secretNames } from '@gantry/core/internal/ids/secret-reference'
 import { namespaceFault } from '@gantry/core/internal/ids/tool-id'
-import { unknownKeys } from '@gantry/core/internal/search/near'
-import type { McpOAuth, McpOptions, McpRestart } from './options.ts'
+import { above0, anObject, callback, flag, oneOf, part, ruled, text, whole } from '@gantry/core/internal/options/option'
+import { optionsCheck, refuse } from '@gantry/core/internal/options/options'
+
+/** A server's request to the host; `signal` aborts when the server no longer wants the response. */
+export type McpHandler = (request: JsonObject, context: { readonly signal: AbortSignal }) => Promise<JsonObject>
+
+/** A folder or another location that a server may know of. */
+export interface McpRoot {
+  readonly uri: string
+  readonly name?: string
+}
+
+/** Keeps what an authorization server gave, so that a restart needs no new consent. Values are secrets. */
+export interface TokenStore {
+  get(key: string): Promise<string | undefined>
+  set(key: string, value: string): Promise<void>
+  delete(key: string): Promise<void>
+}
+
+/** How the backend gets an access token for a remote server. */
+export interface McpOAuth {
+  readonly grant: 'client_credentials' | 'authorization_code'
+  /** Without one, the client registers itself, or names `clientMetadataUrl` where the server takes that. */
+  readonly clientId?: string
+  /** Text with a reference `secret:name`. */
+  readonly clientSecret?: string
+  /** A private key in PEM, as `secret:name`, for servers that want a signed assertion; client credentials only. */
+  readonly privateKey?: string
+  /** How the assertion is signed; ES256 when absent. */
+  readonly algorithm?: string
+  /** An HTTPS address at which the client describes itself. */
+  readonly clientMetadataUrl?: string
+  readonly scopes?: readonly string[]
+  /** Where the authorization server sends the person back to. */
+  readonly redirectUrl?: string
+  /** Shows the person this http(s) address and gives back the whole address that they were sent back to. */
+  readonly onRedirect?: (url: string, signal: AbortSignal) => Promise<string>
+  /** Origins of authorization servers that discovery may lead to, in addition to the server's own. */
+  readonly origins?: readonly string[]
+  /** In memory when absent. */
+  readonly store?: TokenStore
+}
+
+/** How fast a server that ended is started again; the delay doubles from the first to the longest. */
+export interface McpRestart {
+  /** 100 when absent. */
+  readonly delayMs?: number
+  /** 30,000 when absent. */
+  readonly maxDelayMs?: number
+  /** Automatic attempts in a row; 5 when absent. */
+  readonly attempts?: number
+}
+
+/** A server of the Model Context Protocol: a program that speaks over its input and output, or an address. */
+export interface McpOptions {
+  /** Namespace of its tools. */
+  readonly name: string
+  /** Program and arguments, started without a shell. */
+  readonly command?: readonly string[]
+  readonly cwd?: string
+  /** The environment of the program in addition to PATH, HOME, LANG, TMPDIR and TEMP; may hold `secret:name`. */
+  readonly env?: { readonly [name: string]: string }
+  /** Address of a server that speaks streamable HTTP. */
+  readonly url?: string
+  /** Sent to that address only; may hold `secret:name`. */
+  readonly headers?: { readonly [name: string]: string }
+  /** The address is private on purpose. */
+  readonly private?: boolean
+  readonly oauth?: McpOAuth
+  /** For connecting and for reading the list of tools: 30,000 when absent; a first start by `npx` may need more. */
+  readonly timeoutMs?: number
+  /** Of one message: 16 MiB when absent. */
+  readonly maxResponseBytes?: number
+  /** 1,000 when absent; the rest is left out. */
+  readonly maxTools?: number
+  /** Names of tools, or beginnings of names with `*`; all of them when absent. */
+  readonly include?: readonly string[]
+  readonly exclude?: readonly string[]
+  /** The effect class of a tool by its name at the server, which decides whether a call whose worker died is repeated; `once` when absent. */
+  readonly effects?: { readonly [tool: string]: EffectClass }
+  /** Answers elicitation requests; without it the server learns that elicitation is not supported. */
+  readonly onElicitation?: McpHandler
+  /** Answers sampling requests; without it the server learns that sampling is not supported. */
+  readonly onSampling?: McpHandler
+  /** Names the roots that the server may use; without it the server gets none. */
+  readonly onRoots?: (context: {
+    readonly signal: AbortSignal
+  }) => Promise<readonly McpRoot[] | { readonly roots: readonly McpRoot[] }>
+  readonly restart?: McpRestart
+}
 
 /** A program to start. */
-export interface ProgramPlace {
+export interface ProgramLocation {
   readonly kind: 'program'
   readonly command: readonly [string, ...string[]]
   readonly cwd?: string
   readonly env: { readonly [name: string]: string }
 }
 
-/** An address to talk to. */
-export interface RemotePlace {
+/** A server that is reached over HTTP. */
+export interface RemoteLocation {
   readonly kind: 'remote'
   readonly url: URL
   readonly headers: { readonly [name: string]: string }
@@ -21,124 +110,97 @@ export interface RemotePlace {
   readonly oauth?: McpOAuth
 }
 
-/** Options after the check, with their defaults. */
+/** Validated options with defaults. */
 export interface McpSettings {
   readonly name: string
-  readonly place: ProgramPlace | RemotePlace
+  readonly location: ProgramLocation | RemoteLocation
   readonly timeoutMs: number
   readonly maxResponseBytes: number
   readonly maxTools: number
   readonly restart: Required<McpRestart>
-  /** Whether the host wants this tool at all. */
+  /** Whether `include` and `exclude` allow this tool. */
   wants(tool: string): boolean
   effectOf(tool: string): EffectClass
   readonly handlers: Pick<McpOptions, 'onElicitation' | 'onSampling' | 'onRoots'>
 }
 
-type Check = (value: unknown) => string | undefined
+const strings = { type: 'array', items: { type: 'string' }, description: 'a list of strings' }
+const stringsByName = { type: 'object', additionalProperties: { type: 'string', description: 'a string' } }
+const address = part((value) => httpUrl(value) !== undefined, 'an http or https address')
+const effects = ['read', 'keyed', 'reconcilable', 'once', 'repeatable'] satisfies EffectClass[]
 
-const effects: readonly unknown[] = ['read', 'keyed', 'reconcilable', 'once', 'repeatable'] satisfies EffectClass[]
-const text: Check = (value) => (typeof value === 'string' && value !== '' ? undefined : 'must be a text')
-const flag: Check = (value) => (typeof value === 'boolean' ? undefined : 'must be true or false')
-const handler: Check = (value) => (typeof value === 'function' ? undefined : 'must be a function')
-const record: Check = (value) => (isObject(value) ? undefined : 'must be an object')
-const texts: Check = (value) => (isTexts(value) ? undefined : 'must be a list of texts')
-const textsByName: Check = (value) =>
-  isObject(value) && isTexts(Object.values(value)) ? undefined : 'must be an object of texts'
-const positive: Check = (value) =>
-  typeof value === 'number' && value > 0 && Number.isFinite(value) ? undefined : 'must be a number above 0'
-const command: Check = (value) =>
-  isTexts(value) && value[0] !== undefined && value[0] !== '' ? undefined : 'must be a list: program, then arguments'
-const effectsByName: Check = (value) =>
-  isObject(value) && Object.values(value).every((effect) => effects.includes(effect))
-    ? undefined
-    : `must give each tool one of ${effects.join(', ')}`
-const address: Check = (value) => (httpUrl(value) === undefined ? 'must be an http or https address' : undefined)
-const name: Check = (value) => {
-  const fault = typeof value === 'string' ? namespaceFault(value) : 'is not a text'
-  return fault === undefined ? undefined : `cannot be a namespace: it ${fault}`
-}
+const oauthCheck = optionsCheck<McpOAuth>({
+  members: {
+    grant: oneOf('client_credentials', 'authorization_code'),
+    clientId: text(),
+    clientSecret: text(),
+    privateKey: text(),
+    algorithm: text(),
+    clientMetadataUrl: address,
+    scopes: strings,
+    redirectUrl: address,
+    onRedirect: callback,
+    origins: strings,
+    store: anObject,
+  },
+  required: ['grant'],
+})
 
-const checks: { readonly [Key in keyof Required<McpOptions>]: Check } = {
-  name,
-  command,
-  cwd: text,
-  env: textsByName,
-  url: address,
-  headers: textsByName,
-  private: flag,
-  oauth: record,
-  timeoutMs: positive,
-  maxResponseBytes: positive,
-  maxTools: positive,
-  include: texts,
-  exclude: texts,
-  effects: effectsByName,
-  onElicitation: handler,
-  onSampling: handler,
-  onRoots: handler,
-  restart: record,
-}
+const check = optionsCheck<McpOptions>({
+  members: {
+    name: ruled((value) => {
+      const fault = namespaceFault(value)
+      return fault === undefined ? undefined : `cannot be a namespace: it ${fault}`
+    }),
+    command: part(isCommand, 'a list: program, then arguments'),
+    cwd: text(),
+    env: stringsByName,
+    url: address,
+    headers: stringsByName,
+    private: flag,
+    oauth: oauthCheck,
+    timeoutMs: above0,
+    maxResponseBytes: above0,
+    maxTools: above0,
+    include: strings,
+    exclude: strings,
+    effects: { type: 'object', additionalProperties: oneOf(...effects) },
+    onElicitation: callback,
+    onSampling: callback,
+    onRoots: callback,
+    restart: optionsCheck<McpRestart>({ members: { delayMs: above0, maxDelayMs: above0, attempts: whole(0) } }),
+  },
+  required: ['name'],
+})
 
-const oauthChecks: { readonly [Key in keyof Required<McpOAuth>]: Check } = {
-  grant: (value) =>
-    value === 'client_credentials' || value === 'authorization_code'
-      ? undefined
-      : "must be 'client_credentials' or 'authorization_code'",
-  clientId: text,
-  clientSecret: text,
-  privateKey: text,
-  algorithm: text,
-  clientMetadataUrl: address,
-  scopes: texts,
-  redirectUrl: address,
-  onRedirect: handler,
-  origins: texts,
-  store: record,
-}
-
-const restartChecks: { readonly [Key in keyof Required<McpRestart>]: Check } = {
-  delayMs: positive,
-  maxDelayMs: positive,
-  attempts: (value) => (Number.isSafeInteger(value) && Number(value) >= 0 ? undefined : 'must be a whole number'),
-}
-
-/** Refuses wrong options with CONFIG_INVALID, all of them at once, and fills in what is not said. */
+/** Validates options and applies defaults; throws one CONFIG_INVALID for all failing paths. */
 export function readOptions(options: McpOptions): McpSettings {
-  if (!isObject(options)) throw new ToolError('CONFIG_INVALID', 'mcp takes an object of options.')
-  const issues = [
-    ...faults(options, checks, ''),
-    ...(isObject(options.oauth) ? oauthFaults(options.oauth) : []),
-    ...(isObject(options.restart) ? faults(options.restart, restartChecks, '/restart') : []),
-    ...placeFaults(options),
+  const own = isObject(options) ? [...grantFaults(options.oauth), ...placeFaults(options)] : []
+  refuse('options of an MCP server', [...check.issues(options, ''), ...own])
+  return settingsOf(options)
+}
+
+function isCommand(value: unknown): boolean {
+  return Array.isArray(value) && value.every(isText) && value.length > 0 && value[0] !== ''
+}
+
+/** The missing options of a grant. */
+function grantFaults(oauth: McpOAuth | undefined): Issue[] {
+  if (!isObject(oauth)) return []
+  const { grant, clientId, clientSecret, privateKey, redirectUrl, onRedirect } = oauth
+  const missing = (name: string, message = 'is needed for this grant'): Issue => ({ path: `/oauth/${name}`, message })
+  if (grant === 'client_credentials') {
+    return [
+      ...(clientId === undefined ? [missing('clientId')] : []),
+      ...(clientSecret === undefined && privateKey === undefined
+        ? [missing('clientSecret', 'is needed for this grant, or a privateKey')]
+        : []),
+    ]
+  }
+  return [
+    ...(redirectUrl === undefined ? [missing('redirectUrl')] : []),
+    ...(onRedirect === undefined ? [missing('onRedirect')] : []),
   ]
-  if (issues.length === 0) return settingsOf(options)
-  const list = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
-  throw new ToolError('CONFIG_INVALID', `An MCP server has wrong options: ${list}`, { details: { issues } })
-}
-
-function faults(value: object, table: { readonly [key: string]: Check }, path: string): Issue[] {
-  const found = [...unknownKeys(value, Object.keys(table), path, 'is not an option')]
-  for (const [key, check] of Object.entries(table)) {
-    const member = (value as { readonly [key: string]: unknown })[key]
-    const message = member === undefined && key !== 'name' && key !== 'grant' ? undefined : check(member)
-    if (message !== undefined) found.push({ path: `${path}/${key}`, message })
-  }
-  return found
-}
-
-function oauthFaults(oauth: McpOAuth): Issue[] {
-  const found = faults(oauth, oauthChecks, '/oauth')
-  if (oauth.grant === 'client_credentials') {
-    if (oauth.clientId === undefined) found.push({ path: '/oauth/clientId', message: 'is needed for this grant' })
-    if (oauth.clientSecret === undefined && oauth.privateKey === undefined) {
-      found.push({ path: '/oauth/clientSecret', message: 'is needed for this grant, or a privateKey' })
-    }
-  } else {
-    if (oauth.redirectUrl === undefined) found.push({ path: '/oauth/redirectUrl', message: 'is needed for this grant' })
-    if (oauth.onRedirect === undefined) found.push({ path: '/oauth/onRedirect', message: 'is needed for this grant' })
-  }
-  return found
 }
 
 function placeFaults(options: McpOptions): Issue[] {
@@ -150,7 +212,7 @@ function placeFaults(options: McpOptions): Issue[] {
     program === undefined ? (['cwd', 'env', 'restart'] as const) : (['headers', 'private', 'oauth'] as const)
   return strange
     .filter((key) => options[key] !== undefined)
-    .map((key) => ({ path: `/${key}`, message: `goes with ${program === undefined ? 'a command' : 'a url'} only` }))
+    .map((key) => ({ path: `/${key}`, message: `is for ${program === undefined ? 'a command' : 'a url'} only` }))
 }
 
 function settingsOf(options: McpOptions): McpSettings {
@@ -160,7 +222,7 @@ function settingsOf(options: McpOptions): McpSettings {
   const { onElicitation, onSampling, onRoots, restart } = options
   return {
     name: options.name,
-    place: placeOf(options),
+    location: locationOf(options),
     timeoutMs: options.timeoutMs ?? 30_000,
     maxResponseBytes: options.maxResponseBytes ?? 16 * 1_048_576,
     maxTools: options.maxTools ?? 1_000,
@@ -179,7 +241,7 @@ function settingsOf(options: McpOptions): McpSettings {
   }
 }
 
-function placeOf(options: McpOptions): ProgramPlace | RemotePlace {
+function locationOf(options: McpOptions): ProgramLocation | RemoteLocation {
   const { cwd, oauth } = options
   const url = httpUrl(options.url)
   if (url !== undefined) {
@@ -202,17 +264,9 @@ function httpUrl(value: unknown): URL | undefined {
   return url?.protocol === 'http:' || url?.protocol === 'https:' ? url : undefined
 }
 
-function isObject(value: unknown): value is { readonly [key: string]: unknown } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-function isTexts(value: unknown): value is readonly string[] {
-  return Array.isArray(value) && value.every((item) => typeof item === 'string')
-}
-
 type Secret = (name: string) => Promise<string>
 
-/** Puts secrets in the place of their references: `Bearer secret:token` becomes what is to be sent. */
+/** Replaces references to secrets in a text, such as `Bearer secret:token`, with their values. */
 export async function fillSecrets(text: string, secret: Secret): Promise<string> {
   return fill(text, await fetchSecrets(secretNames([text]), secret))
 }

@@ -14,7 +14,7 @@ interface SupervisorParts {
   readonly settings: McpSettings
   connect(signal: AbortSignal, ended: (reason: string) => void): Promise<Connection>
   report(report: BackendReport): void
-  /** A connection came about; the first is number 1. */
+  /** A connection was established; the first is number 1. */
   connected(connection: Connection, number: number): void
 }
 
@@ -29,8 +29,8 @@ type State =
  * Keeps at most one connection, and decides when to open the next one.
  *
  * States:
- * - `idle`: no connection was tried yet, or the last one was dropped on purpose.
- * - `connecting`: one attempt runs, and every caller waits for it; a caller may leave by its signal without ending it.
+ * - `idle`: no connection was attempted yet, or the last one was dropped on purpose.
+ * - `connecting`: one attempt runs, and every caller waits for it; an aborted caller does not end the attempt.
  * - `up`: calls use the connection.
  * - `resting`: the last attempt or connection failed; the delay doubles with every failure in a row, with jitter.
  * - `closed`: every caller is refused.
@@ -39,10 +39,10 @@ type State =
  * - `idle` → `connecting`: a caller needs a connection.
  * - `connecting` → `up`: the attempt succeeds.
  * - `connecting` → `resting`: the attempt fails.
- * - `up` → `resting`: the connection ends by itself. After ten seconds in `up` the count of failures starts again.
+ * - `up` → `resting`: the connection ends by itself. After ten seconds in `up` the count of failures is reset.
  * - `up` → `idle`: `drop`.
  * - `resting` → `connecting`: by a timer, if the server is a program that was up before and fewer than `restart.attempts`
- *   failures came in a row; else when a caller comes and the delay has nearly passed. An earlier caller is refused with
+ *   failures occurred in a row; else when a caller arrives and the delay has nearly passed. An earlier caller is refused with
  *   the last failure.
  * - any → `closed`: `close`.
  */
@@ -57,19 +57,19 @@ export class Supervisor {
     this.#parts = parts
   }
 
-  /** The connection, if there is one now. */
+  /** The current connection, if there is one. */
   get current(): Connection | undefined {
     return this.#state.kind === 'up' ? this.#state.connection : undefined
   }
 
-  /** A connection that was alive a moment ago; rejects with BACKEND_UNAVAILABLE, or with the signal's reason. */
+  /** An established connection; rejects with BACKEND_UNAVAILABLE, or with the signal's reason. */
   async need(signal: AbortSignal): Promise<Connection> {
     signal.throwIfAborted()
     if (this.#state.kind === 'up') return this.#state.connection
     return unlessAborted(this.#attempt(), signal)
   }
 
-  /** Gives a connection up that turned out to be of no use, so that the next need makes another at once. */
+  /** Drops a broken connection, so that the next caller opens another at once. */
   drop(connection: Connection, reason: string): void {
     if (this.current !== connection) return
     this.#state = { kind: 'idle' }
@@ -157,12 +157,12 @@ export class Supervisor {
     const ms = backoffMs(settings.restart, this.#failures, () => 0.5 + Math.random() / 2)
     report({ kind: 'down', message: why.message })
     const rest = { kind: 'resting', until: Date.now() + ms, why } as const
-    const alone = settings.place.kind === 'program' && this.#connections > 0
+    const alone = settings.location.kind === 'program' && this.#connections > 0
     if (!alone || this.#failures > settings.restart.attempts) {
       this.#state = rest
       return
     }
-    report({ kind: 'restarting', message: `The MCP server ${settings.name} is started again in ${ms} ms.` })
+    report({ kind: 'restarting', message: `The MCP server ${settings.name} will be restarted in ${ms} ms.` })
     const timer = setTimeout(() => {
       if (this.#state.kind === 'resting') this.#connect(0)
     }, ms)
@@ -176,7 +176,7 @@ function timedOut({ name, timeoutMs }: McpSettings): ToolError {
   return new ToolError('BACKEND_UNAVAILABLE', message)
 }
 
-/** Before there is a connection nothing can have been called, so every failure is of one kind unless it says more. */
+/** No call can be sent before a connection exists, so every other failure becomes BACKEND_UNAVAILABLE. */
 function unavailable({ name }: McpSettings, cause: unknown): ToolError {
   if (ToolError.is(cause)) return cause
   return new ToolError('BACKEND_UNAVAILABLE', `The MCP server ${name} could not be connected to.`, { cause })

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
-import { createRefresher } from './tool-list-refresh.ts'
+import { createRefresher } from './discovered-tools.ts'
 
 const turn = () => new Promise<void>((resolve) => process.nextTick(resolve))
 
-test('wishes that come together lead to one refresh, and the next waits its time', async () => {
+test('concurrent requests share one refresh, and the next refresh waits for the minimum interval', async () => {
   mock.timers.enable({ apis: ['setTimeout', 'Date'], now: 1_000_000 })
   try {
     let refreshes = 0
@@ -32,7 +32,7 @@ test('wishes that come together lead to one refresh, and the next waits its time
   }
 })
 
-test('a server that announces changes and has none is asked ever more rarely', async () => {
+test('refreshes of a server that announces changes and has none grow further apart', async () => {
   mock.timers.enable({ apis: ['setTimeout', 'Date'], now: 1_000_000 })
   try {
     let refreshes = 0

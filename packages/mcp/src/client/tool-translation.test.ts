@@ -7,7 +7,7 @@ import { readOptions } from './settings.ts'
 
 const settings = readOptions({ name: 'test', command: ['x'] })
 
-test('whatever a server describes, what comes of it is sound or left out', () => {
+test('translateTools returns only valid tools, whatever a server sends', () => {
   const member = fc.oneof(fc.anything(), fc.string(), fc.constant({ type: 'object' }))
   const foreign = fc.record({
     name: fc.oneof(fc.string(), fc.string({ unit: 'binary', maxLength: 200 })),
@@ -33,13 +33,13 @@ test('whatever a server describes, what comes of it is sound or left out', () =>
 const marked = (mark: unknown, type: unknown = 'string') => ({ type, 'x-mcp-header': mark })
 const object = (properties: object) => ({ type: 'object', properties })
 
-test('header marks that follow the rules are accepted', () => {
+test('headerMarkFault accepts valid `x-mcp-header` marks', () => {
   assert.equal(headerMarkFault(object({ region: marked('Region') })), undefined)
-  assert.equal(headerMarkFault(object({ place: object({ region: marked('Region', 'integer') }) })), undefined)
+  assert.equal(headerMarkFault(object({ location: object({ region: marked('Region', 'integer') }) })), undefined)
   assert.equal(headerMarkFault(object({ enum: { enum: [{ 'x-mcp-header': '' }] } })), undefined)
 })
 
-test('header marks that break a rule are named', () => {
+test('headerMarkFault says which rule an `x-mcp-header` mark breaks', () => {
   const wrong: readonly [object, RegExp][] = [
     [marked('Root', 'object'), /no argument is reached/],
     [object({ a: marked('') }), /not the name of a header/],
@@ -53,7 +53,7 @@ test('header marks that break a rule are named', () => {
   for (const [schema, expected] of wrong) assert.match(headerMarkFault(schema) ?? 'nothing', expected)
 })
 
-test('a tool that the host keeps out stays out under every spelling that leads to its name', () => {
+test('an excluded tool stays excluded under every spelling that normalizes to its name', () => {
   const strict = readOptions({ name: 'test', command: ['x'], exclude: ['delete_file'] })
   const named = (name: string) => ({ name, description: 'It.', inputSchema: { type: 'object' } })
   const { tools } = translateTools(['delete_file', 'delete file', 'delete/file', 'read'].map(named), strict, false)

@@ -1,5 +1,7 @@
 import { pipeline, type Readable, type Writable } from 'node:stream'
 import { credentialsOf } from '@gantry/client'
+import { isObject } from '@gantry/contract/internal/json'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import type { JSONRPCMessage, JSONRPCRequest } from '@modelcontextprotocol/server'
 import { messageCheck, messageLines, mostBufferBytes, mostLineBytes } from './message-lines.ts'
 import { loadSdk } from './sdk.ts'
@@ -28,7 +30,7 @@ const named: { readonly [method: string]: string } = {
 type Id = string | number
 
 /**
- * Carries MCP between a client over stdio and the endpoint of a service, so that both see what they would see without it.
+ * Forwards MCP transparently between a client over stdio and the endpoint of a service.
  * Every request gets a response under its own id, also when the service names no id or does not answer. A session that
  * the service has lost, because it restarted or the session was idle for too long, is reopened transparently: once for
  * all requests that found it gone, each of which is then sent once more. That is safe because the service processed none
@@ -72,7 +74,8 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
       answered ||= isAnswer(whole) && whole.id === id
       await stdio.send(whole)
     }
-    if (id !== undefined && !answered) throw new Error(`The service ended without an answer (${response.status}).`)
+    if (id !== undefined && !answered)
+      throw new Error(`The service ended its response without an answer (HTTP ${response.status}).`)
   }
   /** Receives the notifications of the service; a stream that ends is not reopened. */
   const receive = async (): Promise<void> => {
@@ -83,7 +86,7 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
   const open = async (message: JSONRPCRequest, stop: AbortSignal): Promise<Response> => {
     opening = message
     const response = await ask(message, 'POST', stop)
-    // One that is refused leaves the lost session in its place, so that the next request tries again.
+    // A refused opening keeps the lost session, so that the next request tries again.
     if (response.ok) session = response.headers.get('mcp-session-id') ?? undefined
     return response
   }
@@ -110,7 +113,7 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
       opened = first.catch(() => undefined)
       return first
     }
-    // What a client sends before it has its session belongs to that session all the same.
+    // Messages that a client sends before its session is open belong to that session.
     await opened
     await reopening
     const sentIn = session
@@ -132,7 +135,7 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
     } catch (error) {
       if (life.signal.aborted || own.signal.aborted) return
       const text = error instanceof Error ? error.message : 'The service does not answer.'
-      note(`The service at ${url} could not be asked: ${text}`)
+      note(`The request to the service at ${url} failed: ${text}`)
       // A cancelled request has no waiter.
       if (id === undefined || running.get(id) !== own) return
       await stdio.send({ jsonrpc: '2.0', id, error: { code: -32_000, message: text } })
@@ -142,7 +145,7 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
   }
   const take = (message: JSONRPCMessage): void => {
     const gone = cancelledId(message)
-    // A client of 2026-07-28 cancels over HTTP by leaving, which is what the service then sees.
+    // A client of 2026-07-28 cancels over HTTP by closing the connection, so the bridge closes it.
     if (gone !== undefined && (isModern(message) || session === undefined)) running.get(gone)?.abort()
     else {
       if (gone !== undefined) running.delete(gone)
@@ -153,22 +156,22 @@ export async function bridge({ url, key, input, output, note, signal }: BridgeOp
     stdio.onclose = resolve
     stdio.onerror = (error) => note(error.message)
     stdio.onmessage = take
-    signal.addEventListener('abort', () => void stdio.close(), { once: true })
     pipeline(input, lines, () => undefined)
     void stdio.start()
+    onAbort(signal, () => void stdio.close())
   })
   life.abort()
   lines.destroy()
   if (session !== undefined) await ask(undefined, 'DELETE', AbortSignal.timeout(2_000)).catch(() => undefined)
 }
 
-/** The messages of an answer, whichever form it has; throws what the service says where it does not speak JSON-RPC. */
+/** The messages of a response, as JSON or as an event stream; throws the error of a response that is not JSON-RPC. */
 async function* messagesIn(response: Response): AsyncGenerator<JSONRPCMessage, void> {
   const type = response.headers.get('content-type') ?? ''
   if (type.startsWith('text/event-stream') && response.body !== null) {
-    for await (const data of sseData(response.body, mostLineBytes)) yield JSON.parse(data) as JSONRPCMessage
+    for await (const data of sseData(response.body, mostLineBytes)) yield JSON.parse(data)
   } else if (type.startsWith('application/json')) {
-    const body = (await response.json()) as JSONRPCMessage & Refusal
+    const body: JSONRPCMessage & Refusal = JSON.parse(await response.text())
     if (body.jsonrpc !== '2.0') throw new Error(textOf(body, response))
     yield body
   } else await response.body?.cancel()
@@ -179,14 +182,19 @@ interface Refusal {
 }
 
 async function refusalIn(response: Response): Promise<string> {
-  return textOf((await response.json().catch(() => ({}))) as Refusal, response)
+  const body: unknown = await response.json().catch(() => undefined)
+  const error = isObject(body) ? body.error : undefined
+  return textOf(
+    { error: isObject(error) && typeof error.message === 'string' ? { message: error.message } : {} },
+    response,
+  )
 }
 
 function textOf({ error }: Refusal, { status }: Response): string {
   return error?.message ?? `The service answered ${status}.`
 }
 
-/** An answer that says of no request that it is its answer, as that of the one that was asked. */
+/** A response without an id, with the id of the request. */
 function addressed(message: JSONRPCMessage, id: Id): JSONRPCMessage {
   return isAnswer(message) && (message.id ?? null) === null ? ({ ...message, id } as JSONRPCMessage) : message
 }
@@ -199,9 +207,13 @@ function isOpening(message: JSONRPCMessage | undefined): message is JSONRPCReque
   return message !== undefined && 'method' in message && 'id' in message && message.method === 'initialize'
 }
 
+function paramsOf(message: JSONRPCMessage): { readonly [name: string]: unknown } {
+  return 'params' in message && isObject(message.params) ? message.params : {}
+}
+
 function metaOf(message: JSONRPCMessage): { readonly [name: string]: unknown } {
-  const params = 'params' in message ? message.params : undefined
-  return ((params as { readonly _meta?: unknown } | undefined)?._meta ?? {}) as { readonly [name: string]: unknown }
+  const meta = paramsOf(message)._meta
+  return isObject(meta) ? meta : {}
 }
 
 function isModern(message: JSONRPCMessage): boolean {
@@ -210,15 +222,16 @@ function isModern(message: JSONRPCMessage): boolean {
 
 function cancelledId(message: JSONRPCMessage): Id | undefined {
   if (!('method' in message) || message.method !== 'notifications/cancelled') return undefined
-  return (message.params as { readonly requestId?: Id } | undefined)?.requestId
+  const { requestId } = paramsOf(message)
+  return typeof requestId === 'string' || typeof requestId === 'number' ? requestId : undefined
 }
 
-/** The headers that 2026-07-28 requires beside the body. */
+/** The headers that 2026-07-28 requires with the body. */
 function bodyHeaders(message: JSONRPCMessage): { readonly [name: string]: string } {
   const version = metaOf(message)[versionMeta]
   if (typeof version !== 'string' || !('method' in message)) return {}
   const member = named[message.method]
-  const name = member === undefined ? undefined : (message.params as { readonly [name: string]: unknown })[member]
+  const name = member === undefined ? undefined : paramsOf(message)[member]
   return {
     'mcp-protocol-version': version,
     'mcp-method': message.method,
@@ -226,19 +239,19 @@ function bodyHeaders(message: JSONRPCMessage): { readonly [name: string]: string
   }
 }
 
-/** A text as a header holds it: as it is, or in the form that MCP has for what a header cannot hold. */
+/** A header value: the text unchanged, or in the encoding of MCP for text that a header cannot hold. */
 function headerText(text: string): string {
   const plain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(text) && !/^=\?base64\?.*\?=$/.test(text)
   return plain ? text : `=?base64?${Buffer.from(text, 'utf8').toString('base64')}?=`
 }
 
 /**
- * The data of the events in a stream, as they come. An event longer than `most` characters ends it with an error:
+ * The data of the events in a stream, as they arrive. An event longer than `most` characters ends it with an error:
  * the sender is then not an MCP service.
  */
 export async function* sseData(body: ReadableStream<Uint8Array>, most: number): AsyncGenerator<string, void> {
   const decoder = new TextDecoder()
-  /** The line that has not ended, in pieces: joined at its end only, because an event may come byte by byte. */
+  /** Chunks of the unfinished line, joined only at its end, because an event may arrive byte by byte. */
   let open: string[] = []
   let data: string[] = []
   let size = 0
@@ -259,6 +272,6 @@ export async function* sseData(body: ReadableStream<Uint8Array>, most: number): 
       size = next.length
       if (event !== '') yield event
     }
-    if (size > most) throw new Error('An event is too long.')
+    if (size > most) throw new Error('An event of the service is over the size limit.')
   }
 }

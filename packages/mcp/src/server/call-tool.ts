@@ -1,13 +1,14 @@
 import type { Identity, JsonObject, Report, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { readTraceparent } from '@gantry/core/internal/tracing/tracer'
 import { type McpHost, refusalOf } from './host.ts'
 import type { Prepared, Surface } from './surface.ts'
 import type { Revision } from './tool-list.ts'
 import type { CalledTool, ResultReader, ResultWriter } from './tool-result.ts'
 
-/** What the caller of a tool receives while it runs. */
+/** The notifications that the caller of a tool receives while it runs. */
 export interface CallNotifications {
-  /** Present when the caller asked for progress. */
+  /** Present when the caller requested progress. */
   readonly progress?: (progress: number, total: number | undefined, message: string | undefined) => Promise<void>
   readonly log?: (level: 'debug' | 'info' | 'warning' | 'error', data: unknown) => Promise<void>
 }
@@ -23,8 +24,8 @@ export interface ToolCall {
 }
 
 /**
- * Calls a tool and gives its result, an error too, as MCP has it. Rejects with TOOL_NOT_FOUND or TOOL_ID_INVALID for a
- * name that the caller may not see, which MCP reports in another way than the failure of a tool.
+ * Calls a tool and returns its result, also a failure, in the format of MCP. Rejects with TOOL_NOT_FOUND or
+ * TOOL_ID_INVALID for an unknown or hidden name, which MCP reports as a protocol error.
  */
 export async function callTool(
   { surface, host, write }: { readonly surface: Surface; readonly host: McpHost; readonly write: ResultWriter },
@@ -39,19 +40,18 @@ export async function callTool(
 }
 
 /**
- * The result of a call, which is that of the work or the refusal of it. What the name stands for decides how a refusal
- * is reported: a tool that does not exist is an error of the protocol, which many a model never sees, and only of the
- * name itself. One that a tool was asked to run or describe in vain is a failure of that tool.
+ * The result of a call, or of its refusal. An unknown name in the call itself is a protocol error, which many models
+ * never see. An unknown tool in the arguments of a tool that runs or describes others is a failure of that tool.
  */
-export async function answering(
+export async function answering<T = CalledTool>(
   {
     surface,
     write,
     reader,
   }: { readonly surface: Surface; readonly write: ResultWriter; readonly reader: ResultReader },
   { name, args }: Pick<ToolCall, 'name' | 'args'>,
-  work: (prepared: Prepared) => Promise<CalledTool>,
-): Promise<CalledTool> {
+  work: (prepared: Prepared) => Promise<T>,
+): Promise<T | CalledTool> {
   let prepared: Prepared | undefined
   try {
     prepared = surface.prepare(name, args, reader.identity)
@@ -63,9 +63,14 @@ export async function answering(
   }
 }
 
-/** The trace that a request says it belongs to, if it says so in a way that can be read. */
+/** The arguments of a call from a parsed message; empty when they are not an object. */
+export function argumentsOf(value: unknown): JsonObject {
+  return isObject(value) ? (value as JsonObject) : {}
+}
+
+/** The trace context of a request, if it is valid. */
 export function traceOf(meta: unknown): { readonly traceparent?: string } {
-  const traceparent = readTraceparent((meta as { readonly traceparent?: unknown } | undefined)?.traceparent)
+  const traceparent = readTraceparent(isObject(meta) ? meta.traceparent : undefined)
   return traceparent === undefined ? {} : { traceparent }
 }
 
@@ -75,7 +80,7 @@ function isNoName({ code }: ToolError): boolean {
 
 const levels = { debug: 'debug', info: 'info', warn: 'warning', error: 'error' } as const
 
-/** Passes reports on; progress that does not increase is left out, because MCP knows none. */
+/** Forwards reports. Progress that does not increase is dropped, because MCP does not allow it. */
 function reportSender({ progress, log }: CallNotifications): (report: Report) => Promise<void> {
   let last = Number.NEGATIVE_INFINITY
   return async (report) => {

@@ -2,16 +2,19 @@ import assert from 'node:assert/strict'
 import type { IncomingHttpHeaders } from 'node:http'
 import { test } from 'node:test'
 import { accept, envelope, revision } from '../../../service/src/mcp/mcp.fixture.ts'
-import { createClassify } from './classify.ts'
+import { createClassify } from './dispatcher.ts'
 import { loadSdk } from './sdk.ts'
 
 const headers = { accept, 'mcp-protocol-version': revision, 'mcp-method': 'tools/call', 'mcp-name': 'a' }
 const call = (params: object, more: object = {}) => ({
-  ...{ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'a', _meta: envelope, ...params } },
+  jsonrpc: '2.0',
+  id: 1,
+  method: 'tools/call',
+  params: { name: 'a', _meta: envelope, ...params },
   ...more,
 })
 
-test('only a call about which nothing is doubtful is answered here, the first time and later', async () => {
+test('classify calls only a well-formed call direct, with and without its cached envelope', async () => {
   const classify = createClassify(await loadSdk())
   const versionMeta = 'io.modelcontextprotocol/protocolVersion'
   const cases: [string, IncomingHttpHeaders, object][] = [

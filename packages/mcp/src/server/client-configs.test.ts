@@ -4,7 +4,7 @@ import { clientConfig, clientNames } from './client-configs.ts'
 
 const url = 'http://127.0.0.1:7420/mcp'
 
-test('every client gets a program to start, in the form that it reads', () => {
+test('clientConfig names the command to start in the format of each client', () => {
   const way = { kind: 'stdio', command: '/bin/node', args: ['gantry', 'mcp'] } as const
   for (const client of clientNames) {
     const { text } = clientConfig(client, way)
@@ -18,7 +18,7 @@ test('every client gets a program to start, in the form that it reads', () => {
   }
 })
 
-test('the key is never in a configuration unless it is asked for', () => {
+test('a client configuration holds the API key only on request', () => {
   const key = 'gk_secret'
   for (const client of clientNames) {
     const without = clientConfig(client, { kind: 'http', url, key: undefined })

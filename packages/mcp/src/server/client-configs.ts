@@ -5,7 +5,7 @@ export type ClientConnection =
 
 export interface ClientConfig {
   readonly title: string
-  /** Where the configuration goes. */
+  /** The location of the configuration file. */
   readonly file: string
   readonly text: string
   /** Notes for the user. */
@@ -18,7 +18,7 @@ export type ClientName = (typeof clientNames)[number]
 const variable = 'GANTRY_KEY'
 const fromVariable = `Set ${variable} to the key before you start the client; it is not written here.`
 
-/** The configuration that makes a client use Gantry, ready to be put where it belongs. */
+/** The configuration that connects a client to Gantry, ready to paste. */
 export function clientConfig(client: ClientName, way: ClientConnection): ClientConfig {
   switch (client) {
     case 'claude-desktop':

@@ -1,4 +1,6 @@
 import { type Identity, type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
+import type { DescribeOptions } from '@gantry/core'
 import type { McpHost } from './host.ts'
 import type { Prepared, Surface } from './surface.ts'
 import type { McpTool } from './tool-list.ts'
@@ -7,13 +9,21 @@ import type { CalledTool } from './tool-result.ts'
 const text = { type: 'string' } as const
 const toolId = { ...text, description: 'The id of a tool, `namespace:name`, as search_tools gives it.' } as const
 
+interface Properties {
+  readonly [name: string]: JsonObject & { readonly type?: string }
+}
+
+type CompactTool = McpTool & {
+  readonly inputSchema: { readonly properties: Properties; readonly required: readonly string[] }
+}
+
 function tool(
   name: string,
   description: string,
-  properties: JsonObject,
+  properties: Properties,
   required: readonly string[],
   reads: boolean,
-): McpTool {
+): CompactTool {
   return {
     name,
     description,
@@ -22,8 +32,8 @@ function tool(
   }
 }
 
-/** The compact surface: what a model needs to find its way through any number of tools. */
-export const compactTools: readonly McpTool[] = [
+/** The compact surface: tools with which a model finds, describes and runs any number of tools. */
+export const compactTools: readonly CompactTool[] = [
   tool(
     'search_tools',
     'Find tools by what they do. Gives ids and one-line summaries, best first. Start here.',
@@ -38,7 +48,7 @@ export const compactTools: readonly McpTool[] = [
   ),
   tool(
     'describe_tool',
-    'Tell what a tool takes and gives. Read this before the first call of a tool.',
+    'Describe the input and output of a tool. Read this before the first call of a tool.',
     {
       tool: toolId,
       level: {
@@ -91,25 +101,29 @@ export const compactTools: readonly McpTool[] = [
 const pageSize = 1_000
 const mostTools = 100_000
 
-type Answering = (args: JsonObject, identity: Identity, signal: AbortSignal) => Promise<Json>
+type Answering = (args: JsonObject, identity: Identity, signal: AbortSignal) => Promise<unknown>
 
-/** Seven tools in place of all: a model that has many finds, reads and runs only those that it needs. */
+const levels: readonly NonNullable<DescribeOptions['level']>[] = ['summary', 'types', 'schema', 'full']
+
+/** Seven tools in place of all, so that the listing stays small however many tools exist. */
 export function compactSurface(host: McpHost): Surface {
-  const answers: { readonly [name: string]: Answering } = {
+  const answers: { readonly [name: string]: Answering | undefined } = {
     async search_tools({ query, ...filter }, identity, signal) {
       const { items, cursor } = await host.executor.search(String(query), { ...filter, identity, signal })
-      return { tools: items, ...(cursor === undefined ? {} : { cursor }) } as unknown as Json
+      return { tools: items, ...(cursor === undefined ? {} : { cursor }) }
     },
     async describe_tool({ tool, level = 'schema' }, identity) {
-      return (await host.executor.describe(String(tool), { level: level as 'schema', identity })) as unknown as Json
+      const known = levels.find((one) => one === level)
+      if (known === undefined) throw misfit('describe_tool', [['level', `must be one of ${levels.join(', ')}`]])
+      return host.executor.describe(String(tool), { level: known, identity })
     },
     list_namespaces: async (_args, identity) => ({ namespaces: await namespacesFor(host, identity) }),
     async list_tool_examples({ tool }, identity) {
       const doc = await host.executor.describe(String(tool), { level: 'full', examples: 20, identity })
-      return { tool: doc.id, examples: doc.examples ?? [] } as unknown as Json
+      return { tool: doc.id, examples: doc.examples ?? [] }
     },
   }
-  const runs: { readonly [name: string]: (args: JsonObject) => Prepared } = {
+  const runs: { readonly [name: string]: ((args: JsonObject) => Prepared) | undefined } = {
     run_tool: ({ tool, args = {} }) => ({ kind: 'run', input: { kind: 'call', tool: String(tool), args } }),
     run_chain: ({ steps, input }) => ({
       kind: 'run',
@@ -121,9 +135,11 @@ export function compactSurface(host: McpHost): Surface {
     list: async () => ({ tools: compactTools }),
     prepare(name, args, identity) {
       checkArgs(name, args)
-      if (Object.hasOwn(runs, name)) return runs[name]?.(args) as Prepared
+      const run = runs[name]
+      if (run !== undefined) return run(args)
       const answer = answers[name]
-      return { kind: 'answer', answer: async (signal) => asResult(await (answer as Answering)(args, identity, signal)) }
+      if (answer === undefined) throw noTool()
+      return { kind: 'answer', answer: async (signal) => asResult(await answer(args, identity, signal)) }
     },
     outputSchema: () => undefined,
     hashFor: () => 'compact',
@@ -131,38 +147,42 @@ export function compactSurface(host: McpHost): Surface {
   }
 }
 
-/** Refuses what the schema of a tool does not say; what its members hold is checked where they are used. */
+/** Refuses arguments that the schema does not allow; nested values are checked where they are used. */
 function checkArgs(name: string, args: JsonObject): void {
   const tool = compactTools.find((one) => one.name === name)
-  if (tool === undefined) throw new ToolError('TOOL_NOT_FOUND', 'No tool has this name.')
-  const { properties, required = [] } = tool.inputSchema as {
-    readonly properties: { readonly [name: string]: { readonly type?: string } }
-    readonly required?: readonly string[]
-  }
+  if (tool === undefined) throw noTool()
+  const { properties, required } = tool.inputSchema
   const faults = new Map(required.filter((key) => !Object.hasOwn(args, key)).map((key) => [key, 'is missing']))
   for (const [key, value] of Object.entries(args)) {
     const known = Object.hasOwn(properties, key) ? properties[key] : undefined
     if (known === undefined) faults.set(key, 'is not known')
     else if (known.type !== undefined && !fits(known.type, value)) faults.set(key, `must be ${known.type}`)
   }
-  const issues = [...faults].map(([key, message]) => ({ path: `/${key.slice(0, 100)}`, message }))
-  if (issues.length === 0) return
+  if (faults.size > 0) throw misfit(name, [...faults])
+}
+
+function misfit(name: string, faults: readonly (readonly [key: string, message: string])[]): ToolError {
+  const issues = faults.map(([key, message]) => ({ path: `/${key.slice(0, 100)}`, message }))
   const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
-  throw new ToolError('INPUT_INVALID', `The arguments of ${name} do not fit: ${text}.`, { details: { issues } })
+  return new ToolError('INPUT_INVALID', `Invalid arguments of ${name}: ${text}.`, { details: { issues } })
+}
+
+function noTool(): ToolError {
+  return new ToolError('TOOL_NOT_FOUND', 'No tool has this name.')
 }
 
 function fits(type: string, value: Json | undefined): boolean {
   if (type === 'array') return Array.isArray(value)
   if (type === 'integer') return Number.isSafeInteger(value)
-  if (type === 'object') return typeof value === 'object' && value !== null && !Array.isArray(value)
+  if (type === 'object') return isObject(value)
   return typeof value === type
 }
 
-function asResult(output: Json): CalledTool {
+function asResult(output: unknown): CalledTool {
   return { content: [{ type: 'text', text: JSON.stringify(output) }], structuredContent: output }
 }
 
-/** The namespaces that a caller sees tools of, with how many. */
+/** The namespaces of the tools visible to a caller, with their number of tools. */
 async function namespacesFor({ executor }: McpHost, identity: Identity): Promise<Json[]> {
   await executor.ready()
   const counts = new Map<string, number>()

@@ -1,11 +1,11 @@
 import { type Identity, type JsonObject, ToolError } from '@gantry/contract'
-import { answering, traceOf } from './call-tool.ts'
+import { isObject } from '@gantry/contract/internal/json'
+import { answering, argumentsOf, traceOf } from './call-tool.ts'
 import { callContinues, type McpCallInput, refusalOf } from './host.ts'
 import type { McpParts } from './server.ts'
 import { createdTask, knowsTasks, taskCall } from './tasks.ts'
-import type { CalledTool } from './tool-result.ts'
 
-/** A call that `classify` found to be direct. */
+/** A call that `classify` marked as direct. */
 export interface DirectRequest {
   readonly id: string | number
   readonly params: {
@@ -15,13 +15,13 @@ export interface DirectRequest {
   }
 }
 
-/** The response to a request, as JSON-RPC has it. */
+/** The JSON-RPC response to a request. */
 export type JsonRpcResponse = {
   readonly jsonrpc: '2.0'
   readonly id: string | number
 } & ({ readonly result: object } | { readonly error: object })
 
-/** How the connection of a request ends: `gone` when the client leaves, `stop` then and when the server closes. */
+/** Signals of a request's connection: `gone` aborts when the client disconnects, `stop` also when the server closes. */
 export interface ConnectionSignals {
   readonly gone: AbortSignal
   readonly stop: AbortSignal
@@ -37,9 +37,9 @@ const serverInfoMeta = 'io.modelcontextprotocol/serverInfo'
 const taskAfter = 5_000
 
 /**
- * Answers `tools/call` of 2026-07-28 without the SDK, whose objects for one request cost several times what a call does.
- * The response is what the SDK would write; a test compares them. A client that leaves cancels its call, unless the call
- * became a task that the client knows of.
+ * Answers `tools/call` of 2026-07-28 without the SDK, whose objects per request cost several times as much as a call.
+ * The response equals that of the SDK; a test compares them. A client that disconnects cancels its call, unless the call
+ * became a task that the client was informed of.
  */
 export function directCall({ host, surface, write, info }: McpParts, { taskAfterMs = taskAfter }: DirectSettings) {
   const outcomeOf = async (
@@ -72,7 +72,7 @@ export function directCall({ host, surface, write, info }: McpParts, { taskAfter
         async (prepared) => {
           if (prepared.kind === 'answer') return prepared.answer(connection.stop)
           const input = { ...prepared.input, ...traceOf(params._meta) }
-          return (await outcomeOf(input, identity, connection, knowsTasks(params._meta))) as CalledTool
+          return outcomeOf(input, identity, connection, knowsTasks(params._meta))
         },
       )
       const _meta = { ...result._meta, [serverInfoMeta]: info }
@@ -86,18 +86,19 @@ export function directCall({ host, surface, write, info }: McpParts, { taskAfter
 }
 
 /**
- * Creates the task that a client of 2025-11-25 asks for; undefined when it asks for none, or for a tool that is answered
- * at once. The SDK does not implement task creation for that revision.
+ * Creates the task that a client of 2025-11-25 requests; undefined when it requests none, or for a tool with an immediate
+ * result. The SDK does not implement task creation for that revision.
  */
 export function taskCreation({ host, surface }: McpParts) {
   return async (body: unknown, identity: Identity): Promise<JsonRpcResponse | undefined> => {
-    const { method, id, params } = (body ?? {}) as Partial<DirectRequest> & { readonly method?: unknown }
-    const { task, name, arguments: args } = (params ?? {}) as { readonly [member: string]: unknown }
-    const asked = method === 'tools/call' && typeof task === 'object' && task !== null
-    if (!asked || id === undefined || typeof name !== 'string' || host.durable === undefined) return undefined
+    const { method, id, params } = isObject(body) ? body : {}
+    const { task, name, arguments: args } = isObject(params) ? params : {}
+    if (method !== 'tools/call' || typeof task !== 'object' || task === null) return undefined
+    if ((typeof id !== 'string' && typeof id !== 'number') || typeof name !== 'string') return undefined
+    if (host.durable === undefined) return undefined
     const { durable } = host
     try {
-      const prepared = surface.prepare(name, (args ?? {}) as JsonObject, identity)
+      const prepared = surface.prepare(name, argumentsOf(args), identity)
       if (prepared.kind === 'answer') return undefined
       const { callId } = await durable.submit(prepared.input, identity)
       return { jsonrpc: '2.0', id, result: createdTask(await taskCall(durable, callId, identity), '2025-11-25') }

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Identity } from '@gantry/contract'
-import { createClassify, type RequestKind } from './classify.ts'
+import { isObject } from '@gantry/contract/internal/json'
 import {
   type ConnectionSignals,
   type DirectRequest,
@@ -9,14 +9,13 @@ import {
   type JsonRpcResponse,
   taskCreation,
 } from './direct-call.ts'
-import { loadSdk } from './sdk.ts'
+import { loadSdk, type McpSdk } from './sdk.ts'
 import { createMcpParts, createMcpServer, type Era, isOwn, type McpExtension, type McpServerOptions } from './server.ts'
 import { createSessions, type SessionLimits } from './sessions.ts'
-import { createSubscriptions } from './subscriptions.ts'
-import { createToolListChanges } from './tool-list-changes.ts'
+import { createSubscriptions, createToolListChanges } from './tool-list-changes.ts'
 
 export interface DispatcherOptions extends McpServerOptions, DirectSettings {
-  /** How clients of earlier revisions are served: each with a session in memory, or each request for itself. */
+  /** How clients of earlier revisions are served: with sessions in memory, or statelessly. */
   readonly sessions?: 'memory' | 'none'
   readonly limits?: Partial<SessionLimits>
   /** How often the tools are compared with what clients were last notified of. */
@@ -25,9 +24,9 @@ export interface DispatcherOptions extends McpServerOptions, DirectSettings {
 
 /**
  * The protocol behind an HTTP endpoint, after the endpoint has authenticated the caller and parsed the body. A request
- * takes one of four paths: a call of 2026-07-28 that receives nothing while it runs is answered by `call`, with no object
- * of the SDK made for it; `subscriptions/listen` opens a stream; the rest of 2026-07-28 goes to the SDK; and what earlier
- * revisions send goes to its session.
+ * takes one of four paths: a call of 2026-07-28 without notifications is answered by `call`, without objects of the SDK;
+ * `subscriptions/listen` opens a stream; other requests of 2026-07-28 go to the SDK; and requests of earlier revisions go
+ * to their session.
  */
 export interface Dispatcher {
   /** Whether a Content-Type is JSON, as the SDK decides it. */
@@ -85,12 +84,80 @@ export async function createDispatcher(options: DispatcherOptions): Promise<Disp
   }
 }
 
-/** Whether a call is one of an extension, which may need what only the SDK has. */
+/** Whether a call belongs to an extension, which may need features that only the SDK has. */
 function isOwned(extension: McpExtension | undefined, body: unknown): boolean {
-  return extension !== undefined && isOwn(extension, (body as { params: { name: string } }).params.name)
+  const params = isObject(body) ? body.params : undefined
+  return extension !== undefined && isObject(params) && isOwn(extension, String(params.name))
 }
 
 /** The caller where the SDK expects it; the credential itself is not passed on. */
 function authInfoOf(identity: Identity) {
   return { token: '', clientId: identity.principal, scopes: [...identity.permissions], extra: { identity } }
+}
+
+/** The path of a request; see `dispatcher.ts`. */
+type RequestKind = 'direct' | 'listen' | 'sdk' | 'legacy'
+
+type Classify = (headers: IncomingHttpHeaders, body: unknown) => RequestKind
+
+const revision = '2026-07-28'
+const logLevelMeta = 'io.modelcontextprotocol/logLevel'
+/** Envelopes that were accepted; a client sends the same one with each request. */
+const mostKnown = 1_000
+const longestKnown = 2_000
+
+/**
+ * Decides by the SDK's own classification. Only a well-formed call goes `direct`: its headers agree with its body, and
+ * it wants no notifications while it runs. The SDK answers all others, invalid ones too. Envelopes that the SDK
+ * accepted are cached, because checking one costs more than the rest of the path.
+ */
+export function createClassify(sdk: McpSdk): Classify {
+  const known = new Set<string>()
+  return (headers, body) => {
+    const meta = plainMeta(headers, body)
+    const text = meta === undefined ? '' : JSON.stringify(meta)
+    if (meta !== undefined && known.has(text)) return 'direct'
+    const outcome = sdk.classifyInboundRequest({ httpMethod: 'POST', ...saidBy(headers), body })
+    if (outcome.kind === 'legacy') return 'legacy'
+    if (outcome.kind !== 'modern' || outcome.messageKind !== 'request') return 'sdk'
+    if (outcome.message.method === 'subscriptions/listen') return 'listen'
+    if (meta === undefined || outcome.classification.revision !== revision) return 'sdk'
+    if (known.size >= mostKnown) known.clear()
+    if (text.length <= longestKnown) known.add(text)
+    return 'direct'
+  }
+}
+
+type Members = { readonly [member: string]: unknown }
+
+/** The `_meta` envelope of a call without special parameters, or undefined. */
+function plainMeta(headers: IncomingHttpHeaders, body: unknown): Members | undefined {
+  if (!isObject(body)) return undefined
+  const { jsonrpc, id, method, params } = body
+  if (jsonrpc !== '2.0' || method !== 'tools/call' || !isId(id) || !isObject(params)) return undefined
+  const { name, arguments: args = {}, _meta, ...more } = params
+  if (!isObject(args) || !isObject(_meta) || Object.keys(more).length > 0) return undefined
+  const same =
+    headers['mcp-method'] === method && headers['mcp-name'] === name && headers['mcp-protocol-version'] === revision
+  const wantsReports = _meta.progressToken !== undefined || _meta[logLevelMeta] !== undefined
+  return same && !wantsReports && acceptsBoth(headers.accept) ? _meta : undefined
+}
+
+function isId(id: unknown): boolean {
+  return typeof id === 'string' || Number.isSafeInteger(id)
+}
+
+function acceptsBoth(accept: string | undefined): boolean {
+  return accept?.includes('application/json') === true && accept.includes('text/event-stream')
+}
+
+function saidBy(headers: IncomingHttpHeaders): { readonly [name: string]: string } {
+  const said: { [name: string]: string } = {}
+  const note = (name: string, value: unknown): void => {
+    if (typeof value === 'string') said[name] = value
+  }
+  note('protocolVersionHeader', headers['mcp-protocol-version'])
+  note('mcpMethodHeader', headers['mcp-method'])
+  note('mcpNameHeader', headers['mcp-name'])
+  return said
 }

@@ -36,13 +36,13 @@ export type ToolDirectory = Pick<Executor, 'tools' | 'find' | 'search' | 'descri
 
 /** Calls that outlive the connection that submitted them; everything is within the identity's tenant. */
 export interface DurableCalls {
-  /** A caller that `waits` learns nothing of the call before `wait` has answered. */
+  /** With `waits` the caller is not informed of the call before `wait` resolves. */
   submit(
     input: McpCallInput,
     identity: Identity,
     how?: { readonly waits?: boolean },
   ): Promise<{ readonly callId: string }>
-  /** The outcome; undefined when there is none after `waitMs`, or when the signal aborts. */
+  /** The outcome; undefined when the call has none after `waitMs`, or when the signal aborts. */
   wait(callId: string, identity: Identity, waitMs: number, signal: AbortSignal): Promise<Outcome | undefined>
   call(callId: string, identity: Identity): Promise<CallView>
   calls(query: { readonly cursor?: string }, identity: Identity): Promise<Paged<CallView>>
@@ -84,7 +84,7 @@ export function executorHost(executor: Executor): McpHost {
   }
 }
 
-/** The error of a call whose connection ends with this process, although nobody cancelled the call. */
+/** The error of a call whose connection ends with this process, though the call was not cancelled. */
 export function callContinues(callId: string, cause: unknown): ToolError {
   const message = `The service is stopping; call ${callId} is stored and continues.`
   return new ToolError('SERVICE_UNAVAILABLE', message, { cause, effect: 'possible', retryable: false })

@@ -1,15 +1,16 @@
 import { Transform } from 'node:stream'
-import { JsonError } from '@gantry/core/internal/json/limits'
+import { isObject } from '@gantry/contract/internal/json'
 import { parseJson } from '@gantry/core/internal/json/parse'
+import { JsonError } from '@gantry/core/internal/json/plain'
 import type { McpSdk } from './sdk.ts'
 
-/** How long one message over stdio may be. */
+/** The size limit of one message over stdio. */
 export const mostLineBytes = 16 * 1_048_576
-/** What the SDK may hold of it: more, because a number that a batch writes short is longer when it goes on alone. */
+/** The size limit of the SDK: larger, because a number in short notation may grow when a batch is split. */
 export const mostBufferBytes = 2 * mostLineBytes
 
 interface MessageLinesOptions extends Pick<ReadLineOptions, 'isMessage'> {
-  /** Answers a line, or one message of it, that goes no further. */
+  /** Responds to a refused line, or to one refused message of it. */
   readonly refuse: (answer: RefusedJson) => void
   readonly most?: number
 }
@@ -17,23 +18,23 @@ interface MessageLinesOptions extends Pick<ReadLineOptions, 'isMessage'> {
 const newline = 0x0a
 
 /**
- * Lets through the lines that hold messages as the endpoint of the service takes them; those of a batch go on one by one.
- * Every other line is answered by `refuse` and goes no further, because the SDK would pass it over in silence. Of a line
- * longer than `most` bytes nothing is kept, and the next one is read.
+ * Passes on lines with messages that the endpoint of the service accepts; messages of a batch are passed on one by one.
+ * Every other line is answered by `refuse` and dropped, because the SDK would ignore it silently. A line longer than
+ * `most` bytes is discarded, and reading continues with the next one.
  */
 export function messageLines({ refuse, isMessage, most = mostLineBytes }: MessageLinesOptions): Transform {
   let pieces: Buffer[] = []
   let length = 0
   const add = (piece: Buffer): void => {
-    const told = length > most
+    const wasReported = length > most
     length += piece.length
     if (length <= most) pieces.push(piece)
-    else if (!told) {
+    else if (!wasReported) {
       pieces = []
       refuse(refusedMessage(null, `The message is longer than ${most} bytes.`))
     }
   }
-  /** The line that has come to its end, unless it was too long. */
+  /** The completed line, unless it was too long. */
   const finish = (): Buffer | undefined => {
     const line = length > most ? undefined : Buffer.concat(pieces)
     ;[pieces, length] = [[], 0]
@@ -58,12 +59,12 @@ export function messageLines({ refuse, isMessage, most = mostLineBytes }: Messag
 }
 
 interface ReadLineOptions {
-  /** Whether a value is a message as the SDK takes it. */
+  /** Whether the SDK accepts a value as a message. */
   readonly isMessage: (value: unknown) => boolean
   readonly most: number
 }
 
-/** What a line holds: messages, each as a line of its own, or what is answered because it goes no further. */
+/** The content of a line: messages, each as its own line, or the responses to a refused line. */
 type ReadLine =
   | { readonly kind: 'taken'; readonly lines: readonly (Buffer | string)[] }
   | { readonly kind: 'refused'; readonly answers: readonly RefusedJson[] }
@@ -71,15 +72,15 @@ type ReadLine =
 /** Only one revision, of 2025-03-26, has batches at all. */
 export const mostInBatch = 50
 
-/** As for the body of a request over HTTP: arguments may be 64 levels deep, and stand a few levels below the message. */
+/** The depth limit of an HTTP body: arguments may be 64 levels deep, a few levels below the message. */
 const messageDepth = 72
 const messageNodes = 100_000
 const versionMeta = 'io.modelcontextprotocol/protocolVersion'
 const noMessage =
-  'This is no message of JSON-RPC 2.0: one has jsonrpc "2.0", a method, params that are an object if there are any, ' +
+  'Invalid JSON-RPC 2.0 message: it needs jsonrpc "2.0", a method, params that are an object if there are any, ' +
   'and, to be answered, an id that is a text or a whole number.'
 
-/** Reads a line with its end. A notification or a response is never refused for its form, because neither is answered. */
+/** Parses a complete line. An invalid notification or response is dropped silently, because neither has a response. */
 export function readLine(line: Buffer, { isMessage, most }: ReadLineOptions): ReadLine {
   const text = line.toString('utf8').replace(/\r?\n$/, '')
   if (/^[ \t\r]*$/.test(text)) return { kind: 'taken', lines: [] }
@@ -96,7 +97,7 @@ export function readLine(line: Buffer, { isMessage, most }: ReadLineOptions): Re
   return { kind: 'refused', answers: [refusedMessage(requestIdOf(value), noMessage)] }
 }
 
-/** Takes a batch as the endpoint of the service does, all of it or nothing; what is refused is so under each of its ids. */
+/** Accepts or refuses a batch as a whole, like the endpoint of the service; a refusal is sent for each of its ids. */
 function readBatch(batch: readonly unknown[], isMessage: (value: unknown) => boolean): ReadLine {
   const reason = batchFault(batch, isMessage)
   if (reason === undefined) return { kind: 'taken', lines: batch.map((one) => `${JSON.stringify(one)}\n`) }
@@ -107,28 +108,28 @@ function readBatch(batch: readonly unknown[], isMessage: (value: unknown) => boo
 function batchFault(batch: readonly unknown[], isMessage: (value: unknown) => boolean): string | undefined {
   if (batch.length === 0) return 'The batch is empty.'
   if (batch.length > mostInBatch) return 'The batch is too long.'
-  if (!batch.every(isMessage)) return 'The batch holds something that is no message of JSON-RPC 2.0.'
-  if (batch.some(isModern)) return 'The revision 2026-07-28 has no batch.'
+  if (!batch.every(isMessage)) return 'The batch contains a value that is not a JSON-RPC 2.0 message.'
+  if (batch.some(isModern)) return 'Revision 2026-07-28 does not support batches.'
   return batch.some(isOpening) ? 'A session is not opened in a batch.' : undefined
 }
 
 function isOpening(message: unknown): boolean {
-  return (message as { readonly method?: unknown }).method === 'initialize'
+  return isObject(message) && message.method === 'initialize'
 }
 
 function isModern(message: unknown): boolean {
-  const { params } = message as { readonly params?: { readonly _meta?: { readonly [name: string]: unknown } } }
-  return params?._meta?.[versionMeta] !== undefined
+  const params = isObject(message) ? message.params : undefined
+  const meta = isObject(params) ? params._meta : undefined
+  return isObject(meta) && meta[versionMeta] !== undefined
 }
 
-/** Whether an invalid message is a notification or a response all the same; answering it could loop for ever. */
+/** Whether an invalid message is a notification or a response; answering one could loop forever. */
 function isUnanswered(value: unknown): boolean {
   if (isAnswer(value)) return true
-  const { jsonrpc, method } = (value ?? {}) as { readonly jsonrpc?: unknown; readonly method?: unknown }
-  return jsonrpc === '2.0' && typeof method === 'string' && !('id' in (value as object))
+  return isObject(value) && value.jsonrpc === '2.0' && typeof value.method === 'string' && !('id' in value)
 }
 
-/** What the SDK takes for a message, in the form that `readLine` asks for. */
+/** The SDK's check of a message, in the form that `readLine` needs. */
 export function messageCheck(sdk: McpSdk): (value: unknown) => boolean {
   const { isJSONRPCRequest, isJSONRPCNotification, isJSONRPCResultResponse, isJSONRPCErrorResponse } = sdk
   const checks = [isJSONRPCRequest, isJSONRPCNotification, isJSONRPCResultResponse, isJSONRPCErrorResponse]
@@ -144,8 +145,7 @@ export interface RefusedJson {
 }
 
 /**
- * The answer to a text that was not taken: under the id of its request where one can be read, so that nobody waits for
- * ever for what was refused.
+ * The response to a refused text: with the id of its request where one can be parsed, so that no client waits forever.
  */
 export function refusedJson(text: string, reason: string): RefusedJson {
   const id = requestIdIn(text)
@@ -153,19 +153,19 @@ export function refusedJson(text: string, reason: string): RefusedJson {
   return { jsonrpc: '2.0', id, error: { code: -32_700, message: `Parse error: ${reason}` } }
 }
 
-/** The answer to what is JSON and no message that can be taken. */
+/** The response to JSON that is not an acceptable message. */
 function refusedMessage(id: Id | null, reason: string): RefusedJson {
   return { jsonrpc: '2.0', id, error: { code: -32_600, message: reason } }
 }
 
-/** The id under which a value is answered: null where it has none, or is an answer, whose id is one of ours. */
+/** The id of the response to a value: null when it has none, or when it is itself a response to one of our requests. */
 function requestIdOf(value: unknown): Id | null {
-  const { id } = (value ?? {}) as { readonly id?: unknown }
-  const good = typeof id === 'string' || Number.isSafeInteger(id)
-  return good && !isAnswer(value) ? (id as Id) : null
+  if (!isObject(value) || isAnswer(value)) return null
+  const { id } = value
+  return typeof id === 'string' || (typeof id === 'number' && Number.isSafeInteger(id)) ? id : null
 }
 
-/** Whether a value looks like an answer to a request of ours, which is never answered itself. */
+/** Whether a value looks like a response to one of our requests, which is never answered. */
 function isAnswer(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false
   return !('method' in value) && ('result' in value || 'error' in value)
@@ -179,7 +179,7 @@ function requestIdIn(text: string): Id | null {
   }
 }
 
-/** A JSON text without what its members hold, because to build all that was refused for its size would cost too much. */
+/** A JSON text without its nested values, because building an oversized value would cost too much. */
 function shallow(text: string): string {
   let kept = ''
   let [depth, from] = [0, 0]

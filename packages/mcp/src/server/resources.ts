@@ -5,17 +5,17 @@ import type { McpParts } from './server.ts'
 
 const form = /^gantry:\/\/artifacts\/([A-Za-z0-9._:-]{1,200})$/
 
-/** Under which address a kept file is a resource. */
+/** The resource URI of an artifact. */
 export function artifactUri(id: string): string {
   return `gantry://artifacts/${id}`
 }
 
-/** The id in such an address, or undefined when it is none. */
+/** The artifact id of a resource URI, or undefined. */
 export function artifactIdOf(uri: string): string | undefined {
   return form.exec(uri)?.[1]
 }
 
-/** The largest kept file that is read whole; a larger one is had over HTTP, piece by piece. */
+/** The largest artifact that is served as a resource; a larger one is read in ranges over HTTP. */
 const mostBytes = 16 * 1_048_576
 const textType = /^(?:text\/|application\/(?:[\w.+-]*\+)?(?:json|xml|yaml|javascript)\b)/i
 
@@ -41,7 +41,7 @@ export function serveResources(sdk: McpSdk, server: Server, { host, identityOf }
     try {
       const { artifact, content } = await host.artifact(id, { start: 0, end: mostBytes + 1 }, identity, signal)
       const pieces: Uint8Array[] = []
-      for await (const piece of content) pieces.push(piece as Uint8Array)
+      for await (const piece of content) pieces.push(piece)
       if (artifact.bytes > mostBytes) throw tooLarge(sdk, artifact.bytes)
       const bytes = Buffer.concat(pieces)
       const { mimeType } = artifact

@@ -1,4 +1,5 @@
-import { type Identity, type JsonObject, ToolError } from '@gantry/contract'
+import { type Identity, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type {
   CallToolRequestParams,
   CallToolResult,
@@ -8,7 +9,7 @@ import type {
   ServerContext,
   ServerOptions,
 } from '@modelcontextprotocol/server'
-import { type CallNotifications, callTool, traceOf } from './call-tool.ts'
+import { argumentsOf, type CallNotifications, callTool, traceOf } from './call-tool.ts'
 import type { McpHost } from './host.ts'
 import { serveResources } from './resources.ts'
 import { type McpSdk, withProtocolErrors } from './sdk.ts'
@@ -21,21 +22,21 @@ import { type CalledTool, createResultWriter, type ResultWriter } from './tool-r
 export interface McpExtension {
   capabilities?(era: Era): ServerCapabilities
   readonly options?: Pick<ServerOptions, 'requestState'>
-  /** Tools of its own, listed before all others. */
+  /** Additional tools, listed before all others. */
   readonly tools?: readonly McpTool[]
   /** Calls one of them. */
   call?(params: CallToolRequestParams, ctx: ServerContext): Promise<CallToolResult | InputRequiredResult>
-  /** Puts further handlers onto a server, in the place of those of Gantry if need be. */
+  /** Adds handlers to a server; they may replace those of Gantry. */
   extend?(server: Server, era: Era): void
 }
 
-/** Clients of 2026-07-28, and all before. */
+/** Clients of 2026-07-28, and of all earlier revisions. */
 export type Era = 'legacy' | 'modern'
 
 export interface McpServerOptions extends SurfaceOptions {
   readonly host: McpHost
   readonly version: string
-  /** Who calls, where no request says so. */
+  /** The identity of calls whose request carries none. */
   readonly identity?: Identity
   readonly extension?: McpExtension
 }
@@ -88,7 +89,7 @@ export function createMcpServer(sdk: McpSdk, parts: McpParts, era: Era): Server 
   })
   server.setRequestHandler('tools/call', async ({ params }, ctx) => {
     if (extension?.call !== undefined && isOwn(extension, params.name)) return extension.call(params, ctx)
-    const args = (params.arguments ?? {}) as JsonObject
+    const args = argumentsOf(params.arguments)
     const call = { name: params.name, args, identity: identityOf(ctx), revision, signal: ctx.mcpReq.signal }
     const called: CalledTool = await withProtocolErrors(sdk, () =>
       callTool(
@@ -99,7 +100,7 @@ export function createMcpServer(sdk: McpSdk, parts: McpParts, era: Era): Server 
     return called as never
   })
   if (host.artifact !== undefined) serveResources(sdk, server, parts)
-  if (host.durable !== undefined) serveTasks(sdk, server, parts, era)
+  if (host.durable !== undefined) serveTasks(sdk, server, parts, host.durable, era)
   extension?.extend?.(server, era)
   return server
 }
@@ -118,26 +119,33 @@ function capabilitiesOf({ host, extension }: McpParts, era: Era): ServerCapabili
   }
 }
 
-/** Whether a call of this name is the extension's. */
+/** Whether a tool name belongs to the extension. */
 export function isOwn({ tools }: McpExtension, name: string): boolean {
   return tools?.some((tool) => tool.name === name) === true
 }
 
 type LoggingLevel = Parameters<ServerContext['mcpReq']['log']>[0]
 
-const severities: readonly LoggingLevel[] = [
-  ...(['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'] as const),
-]
+const severities: readonly unknown[] = [
+  'debug',
+  'info',
+  'notice',
+  'warning',
+  'error',
+  'critical',
+  'alert',
+  'emergency',
+] satisfies LoggingLevel[]
 const logLevelMeta = 'io.modelcontextprotocol/logLevel'
 
 /**
- * What the caller wants to receive while the call runs; a call without any costs less. A client of 2026-07-28
- * says from which level on it wants log lines with each request, one of an earlier revision once for its session.
+ * The notifications that the caller requests while the call runs; a call without any costs less. A client of 2026-07-28
+ * sets the log level with each request, a client of an earlier revision once for its session.
  */
 function notificationsOf({ mcpReq }: ServerContext, level: LoggingLevel | undefined): CallNotifications | undefined {
   const token = mcpReq._meta?.progressToken
-  const asked = (mcpReq.envelope as { readonly [name: string]: unknown } | undefined)?.[logLevelMeta] ?? level
-  const from = severities.indexOf(asked as LoggingLevel)
+  const asked = (isObject(mcpReq.envelope) ? mcpReq.envelope[logLevelMeta] : undefined) ?? level
+  const from = severities.indexOf(asked)
   if (token === undefined && from === -1) return undefined
   const log: CallNotifications['log'] = async (one, data) => {
     if (severities.indexOf(one) >= from) await mcpReq.log(one, data)
@@ -146,7 +154,8 @@ function notificationsOf({ mcpReq }: ServerContext, level: LoggingLevel | undefi
     mcpReq.notify({
       method: 'notifications/progress',
       params: {
-        ...{ progressToken: token, progress: done },
+        progressToken: token,
+        progress: done,
         ...(total === undefined ? {} : { total }),
         ...(message === undefined ? {} : { message }),
       },

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Identity } from '@gantry/contract'
 import { canonicalJson } from '@gantry/core/internal/json/canonical'
-import { admitToPool, type PoolAdmission, type PoolEntry } from '@gantry/core/internal/resilience/pool-share'
+import { admitToPool, type PoolAdmission, type PoolEntry } from '@gantry/core/internal/resilience/slots'
 import type {
   McpHandlerRequestOptions,
   Server,
@@ -11,13 +11,13 @@ import type { McpSdk } from './sdk.ts'
 import type { ToolListChanges } from './tool-list-changes.ts'
 
 export interface SessionLimits {
-  /** Of all callers together, of one principal, and of one tenant, three quarters of all when absent. */
+  /** Limits of sessions: in total, per principal, and per tenant (three quarters of the total when absent). */
   readonly sessions: number
   readonly sessionsEach: number
   readonly sessionsPerTenant?: number
-  /** A session that nothing moves in for so long ends. */
+  /** A session ends after this idle time. */
   readonly idleMs: number
-  /** Streams of `subscriptions/listen`, of all callers together, of one principal and of one tenant. */
+  /** Limits of `subscriptions/listen` streams: in total, per principal and per tenant. */
   readonly streams: number
   readonly streamsEach: number
   readonly streamsPerTenant?: number
@@ -32,15 +32,15 @@ export const defaultSessionLimits: SessionLimits = {
 }
 
 /**
- * Clients of revisions before 2026-07-28, which first make a session and then speak within it. A session belongs to the
- * identity that opened it, with its permissions: to any other identity, and to the same one once its permissions change,
- * it does not exist. It lives in this process only; a client whose session is gone opens another.
+ * Sessions of clients of revisions before 2026-07-28. A session belongs to the identity that opened it, with its
+ * permissions: for any other identity, and for the same one once its permissions change, it does not exist. It exists
+ * in this process only; a client whose session is lost opens another.
  */
 export interface Sessions {
   post(request: Request, body: unknown, identity: Identity, how: McpHandlerRequestOptions): Promise<Response>
   /** GET, the stream of a session, or DELETE, its end. */
   other(request: Request, identity: Identity, how: McpHandlerRequestOptions): Promise<Response>
-  /** Whether a request is one of a session that is open for this identity. */
+  /** Whether a request belongs to an open session of this identity. */
   holds(request: Request, identity: Identity): boolean
   readonly size: number
   close(): Promise<void>
@@ -77,7 +77,7 @@ export function createSessions(
     perTenant: limits.sessionsPerTenant ?? shareOf(limits.sessions, limits.sessionsEach),
     perPrincipal: limits.sessionsEach,
   }
-  /** Sessions that are being opened and cannot be found yet. */
+  /** Sessions that are being opened and have no id yet. */
   const opening = new Set<PoolEntry>()
   const open = async (identity: Identity, owner: string): Promise<Session> => {
     const server = make()
@@ -88,7 +88,11 @@ export function createSessions(
     })
     const unsubscribe = changes.subscribe(identity, () => void server.sendToolListChanged().catch(() => undefined))
     const session: Session = {
-      ...{ transport, owner, tenant: identity.tenant, principal: identity.principal, open: 0 },
+      transport,
+      owner,
+      tenant: identity.tenant,
+      principal: identity.principal,
+      open: 0,
       usedAt: performance.now(),
       get idle() {
         return this.open === 0
@@ -118,7 +122,7 @@ export function createSessions(
   }
   const found = (request: Request, identity: Identity): Session | undefined => {
     const session = sessions.get(request.headers.get('mcp-session-id') ?? '')
-    return session?.owner === canonicalJson(identity as never) ? session : undefined
+    return session?.owner === canonicalJson(identity) ? session : undefined
   }
   return {
     async post(request, body, identity, how) {
@@ -130,16 +134,16 @@ export function createSessions(
       const admission = admitToPool<PoolEntry | Session>([...sessions.values(), ...opening], identity, share)
       if (admission.kind === 'full') return poolFull(admission, 'sessions')
       const { tenant, principal } = identity
-      const place = { tenant, principal, idle: false, usedAt: performance.now() }
-      opening.add(place)
+      const entry = { tenant, principal, idle: false, usedAt: performance.now() }
+      opening.add(entry)
       try {
         if (admission.kind === 'replace' && 'end' in admission.victim) await admission.victim.end()
-        const session = await open(identity, canonicalJson(identity as never))
+        const session = await open(identity, canonicalJson(identity))
         const response = await within(session, request, how)
         if (session.transport.sessionId === undefined) await session.end()
         return response
       } finally {
-        opening.delete(place)
+        opening.delete(entry)
       }
     },
     async other(request, identity, how) {
@@ -192,12 +196,12 @@ export function onBodyEnd(response: Response, done: () => void): Response {
   return new Response(body, { status: response.status, headers: response.headers })
 }
 
-/** What one tenant may have of a pool: enough for one of its principals, and never all of it. */
+/** A tenant's share of a pool: enough for one of its principals, and never all of it. */
 export function shareOf(total: number, each: number): number {
   return Math.max(Math.min(each, total), Math.ceil(total * 0.75))
 }
 
-/** The caller's own limits are 429, because less of its own helps; a full pool is 503. */
+/** The caller's own limits are 429, because the caller can release what it holds; a full pool is 503. */
 export function poolFull({ scope, most }: PoolAdmission<unknown> & { readonly kind: 'full' }, what: string): Response {
   const whose = { principal: ' of this caller', tenant: ' of this tenant', pool: '' }[scope]
   const text = `${most} ${what}${whose} are open and in use; close one, or try later.`

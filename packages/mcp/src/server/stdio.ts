@@ -1,4 +1,5 @@
 import { pipeline, type Readable, type Writable } from 'node:stream'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import type { Server } from '@modelcontextprotocol/server'
 import { messageCheck, messageLines, mostBufferBytes } from './message-lines.ts'
 import { loadSdk } from './sdk.ts'
@@ -10,11 +11,11 @@ export interface StdioOptions extends McpServerOptions {
   readonly output: Writable
   readonly note: (text: string) => void
   readonly signal: AbortSignal
-  /** How often it is looked whether tools have changed. */
+  /** The interval at which the tool list is checked for changes. */
   readonly lookMs?: number
 }
 
-/** Serves one client over stdio, from a host in this process. Resolves when it has left or the signal aborts. */
+/** Serves one client over stdio from a host in this process. Resolves when it disconnects or the signal aborts. */
 export async function serveOverStdio({ input, output, note, signal, lookMs, ...options }: StdioOptions): Promise<void> {
   const [sdk, { serveStdio, StdioServerTransport }] = await Promise.all([
     loadSdk(),
@@ -45,9 +46,9 @@ export async function serveOverStdio({ input, output, note, signal, lookMs, ...o
       resolve()
     }
   })
-  const stopped = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
+  const stopped = new Promise<void>((resolve) => onAbort(signal, resolve))
   try {
-    if (!signal.aborted) await Promise.race([closed, stopped])
+    await Promise.race([closed, stopped])
   } finally {
     changes.close()
     await handle.close()

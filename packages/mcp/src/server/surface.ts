@@ -5,14 +5,14 @@ import type { McpCallInput, McpHost } from './host.ts'
 import { createToolNames, createToolWriter, type McpTool, type Revision } from './tool-list.ts'
 import type { CalledTool } from './tool-result.ts'
 
-/** What a call of a tool comes down to: a call of the host, or an answer that is known here. */
+/** A prepared tool call: a call of the host, or a result that needs no call. */
 export type Prepared =
   | { readonly kind: 'run'; readonly input: McpCallInput }
   | { readonly kind: 'answer'; readonly answer: (signal: AbortSignal) => Promise<CalledTool> }
 
 /**
- * Which tools a client sees and what a call of each means. Nothing of it is there for a caller who may not see it.
- * - Errors: `list` rejects with INPUT_INVALID for a cursor that is none, `prepare` throws what a call is refused for.
+ * The tools that a client sees and what a call of each does. Hidden tools do not exist for the caller.
+ * - Errors: `list` rejects with INPUT_INVALID for an invalid cursor, `prepare` throws the refusal of a call.
  */
 export interface Surface {
   list(
@@ -21,15 +21,15 @@ export interface Surface {
     revision: Revision,
   ): Promise<{ readonly tools: readonly McpTool[]; readonly nextCursor?: string }>
   prepare(name: string, args: JsonObject, identity: Identity): Prepared
-  /** The schema of outputs under which a tool is listed in a revision; undefined when it has none there. */
-  outputSchema(tool: ResultTool | undefined, identity: Identity, revision: Revision): JsonObject | undefined
-  /** The same as long as the caller would be shown the same tools. */
+  /** The output schema of a tool as listed in a revision; undefined when it is listed without one. */
+  outputSchema(tool: ResultTool | undefined, identity: Identity, revision: Revision): McpTool['outputSchema']
+  /** Equal as long as the caller sees the same tools. */
   hashFor(identity: Identity): string
-  /** What is the same, one by one, as long as that cannot have changed for anybody; cheap. */
+  /** Equal, member by member, as long as nothing has changed for any caller. Cheap. */
   state(): readonly unknown[]
 }
 
-/** `tools` shows every tool as itself, `compact` seven that find, describe and run all of them. */
+/** `tools` lists every tool, `compact` lists seven tools that find, describe and run all of them. */
 export type SurfaceName = 'tools' | 'compact'
 
 export interface SurfaceOptions {
@@ -58,14 +58,14 @@ export function createSurface(host: McpHost, { surface = 'tools', namespace }: S
     outputSchema(tool, identity, revision) {
       if (tool === undefined) return undefined
       const entry = findQuietly(host, `${tool.id}:${tool.version}`, identity)
-      return entry === undefined ? undefined : (writer.write(entry, revision).outputSchema as JsonObject | undefined)
+      return entry === undefined ? undefined : writer.write(entry, revision).outputSchema
     },
     hashFor: (identity) => host.executor.hashFor(identity),
     state: () => [host.executor, host.executor.catalog.hash],
   }
 }
 
-/** A tool that was removed since its call was made has no listing that a client could compare with. */
+/** A tool that was removed after its call has no listed schema that a client could compare with. */
 function findQuietly({ executor }: McpHost, id: string, identity: Identity): CatalogEntry | undefined {
   try {
     return executor.find(id, { identity })
@@ -74,7 +74,7 @@ function findQuietly({ executor }: McpHost, id: string, identity: Identity): Cat
   }
 }
 
-/** What is called is what was looked up: with the version or range that the name has, and within the one namespace. */
+/** The id of the call: the looked-up tool with the version or range of the name, within the namespace. */
 function idOf(name: string, { key }: CatalogEntry, namespace: string | undefined): string {
   if (!name.includes(':')) return key
   return namespace === undefined ? name : `${namespace}:${name}`

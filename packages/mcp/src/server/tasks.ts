@@ -1,4 +1,5 @@
 import { type CallView, type Identity, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { Server, ServerContext, StandardSchemaV1 } from '@modelcontextprotocol/server'
 import type { DurableCalls } from './host.ts'
 import { type McpSdk, withProtocolErrors } from './sdk.ts'
@@ -9,19 +10,22 @@ import type { Revision } from './tool-list.ts'
 export const tasksExtension = 'io.modelcontextprotocol/tasks'
 const relatedTask = 'io.modelcontextprotocol/related-task'
 const capabilitiesMeta = 'io.modelcontextprotocol/clientCapabilities'
-/** How often a client should look. */
+/** The suggested polling interval. */
 const pollMs = 1_000
 const waitMs = 60_000
 const longestId = 200
 
 /**
- * A task is a kept call, under the same id: it outlives the connection, the client and this process, and is there for
- * the principal who made it alone. `working` until the call has its one outcome, then `cancelled`, or
- * `completed` with the result of the tool, which may tell of an error; `failed` is not among a call's ends. A call that
- * waits for approval is working, because it is not its caller who is asked.
+ * A task is a stored call under the same id: it outlives the connection, the client and this process, and is visible
+ * only to the principal that submitted it.
+ *
+ * States:
+ * - `working`: the call has no outcome. A call that waits for approval is working, because its caller cannot approve it.
+ * - `cancelled`: the call was cancelled.
+ * - `completed`: the call has another outcome. The result may be an error of the tool; `failed` is not used.
  */
 export async function taskCall(durable: DurableCalls, taskId: string, identity: Identity): Promise<CallView> {
-  const absent = new ToolError('NOT_FOUND', 'There is no task of this id.')
+  const absent = new ToolError('NOT_FOUND', 'There is no task with this id.')
   const view = await durable.call(taskId, identity).catch((error: unknown) => {
     throw ToolError.is(error) && error.code === 'NOT_FOUND' ? absent : error
   })
@@ -47,28 +51,36 @@ function factsOf({ callId, state, createdAt, startedAt, finishedAt, result }: Ca
   const status = result === undefined ? 'working' : result.status === 'cancelled' ? 'cancelled' : 'completed'
   const note = notes[state]
   return {
-    ...{ taskId: callId, status, createdAt, lastUpdatedAt: finishedAt ?? startedAt ?? createdAt },
+    taskId: callId,
+    status,
+    createdAt,
+    lastUpdatedAt: finishedAt ?? startedAt ?? createdAt,
     ...(note === undefined ? {} : { statusMessage: note }),
   }
 }
 
+/** The result of a call that became a task. */
+export interface CreatedTask {
+  readonly _meta?: { readonly [name: string]: unknown }
+  readonly [member: string]: unknown
+}
+
 /** The task that a call became, in the form of each revision. */
-export function createdTask(view: CallView, revision: Revision): { readonly [member: string]: unknown } {
+export function createdTask(view: CallView, revision: Revision): CreatedTask {
   const facts = factsOf(view)
   if (revision === '2025-11-25') return { task: { ...facts, ttl: null, pollInterval: pollMs } }
   return { resultType: 'task', ...facts, status: 'working', ttlMs: null, pollIntervalMs: pollMs }
 }
 
-/** Whether the client of a request of 2026-07-28 knows tasks. */
+/** Whether the client of a request of 2026-07-28 supports tasks. */
 export function knowsTasks(meta: unknown): boolean {
-  const { [capabilitiesMeta]: said } = (meta ?? {}) as { readonly [name: string]: unknown }
-  const { extensions } = (said ?? {}) as { readonly extensions?: unknown }
-  return typeof extensions === 'object' && extensions !== null && Object.hasOwn(extensions, tasksExtension)
+  const capabilities = isObject(meta) ? meta[capabilitiesMeta] : undefined
+  const extensions = isObject(capabilities) ? capabilities.extensions : undefined
+  return isObject(extensions) && Object.hasOwn(extensions, tasksExtension)
 }
 
-export function serveTasks(sdk: McpSdk, server: Server, parts: McpParts, era: Era): void {
-  const { host, write, identityOf } = parts
-  const durable = host.durable as DurableCalls
+export function serveTasks(sdk: McpSdk, server: Server, parts: McpParts, durable: DurableCalls, era: Era): void {
+  const { write, identityOf } = parts
   const on = (
     method: string,
     handle: (
@@ -82,7 +94,7 @@ export function serveTasks(sdk: McpSdk, server: Server, parts: McpParts, era: Er
         const requiredCapabilities = { extensions: { [tasksExtension]: {} } }
         throw new sdk.MissingRequiredClientCapabilityError({ requiredCapabilities })
       }
-      return withProtocolErrors(sdk, () => handle(params, identityOf(ctx), ctx)) as never
+      return withProtocolErrors(sdk, () => handle(params, identityOf(ctx), ctx))
     })
 
   if (era === 'modern') {
@@ -97,7 +109,7 @@ export function serveTasks(sdk: McpSdk, server: Server, parts: McpParts, era: Er
       await durable.cancel(taskId, identity)
       return {}
     })
-    // No call of ours asks its caller for anything, so that there is nothing to answer.
+    // No call requests input from its caller, so there is nothing to answer.
     on('tasks/update', async ({ taskId }, identity) => {
       await taskCall(durable, taskId, identity)
       return {}
@@ -135,13 +147,13 @@ interface TaskParams {
   readonly cursor?: string
 }
 
-/** `tasks/list` names no task; looking for one of an empty name finds none. */
+/** `tasks/list` has no task id; an empty id matches no task. */
 const taskParams: StandardSchemaV1<unknown, TaskParams> = {
   '~standard': {
     version: 1,
     vendor: 'gantry',
     validate(value) {
-      const { taskId = '', cursor } = (value ?? {}) as { readonly taskId?: unknown; readonly cursor?: unknown }
+      const { taskId = '', cursor } = isObject(value) ? value : {}
       if (typeof taskId !== 'string' || taskId.length > longestId)
         return { issues: [{ message: 'taskId must be a text' }] }
       if (cursor !== undefined && typeof cursor !== 'string') return { issues: [{ message: 'cursor must be a text' }] }

@@ -1,11 +1,12 @@
 import { mcp } from '@gantry/adapters'
 import { type Identity, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { CatalogEntry } from '@gantry/core'
 import type { ToolDirectory } from './host.ts'
 
 export type Revision = '2025-11-25' | '2026-07-28'
 
-/** A tool as MCP describes it. */
+/** A tool in the format of MCP. */
 export type McpTool = ReturnType<ReturnType<typeof mcp>['tools']>['tools'][number] & {
   readonly execution?: { readonly taskSupport: 'optional' }
 }
@@ -16,15 +17,15 @@ interface ToolWriter {
 }
 
 /**
- * Writes tools once for each revision and keeps what it wrote as long as the entry is there. Within one namespace they
- * go by their bare names. `tasks`: calls of them may be asked for as tasks, which 2025-11-25 wants to be told.
+ * Serializes tools once per revision and caches the text as long as the entry exists. Within one namespace tools have
+ * their bare names. `tasks`: calls may become tasks, which 2025-11-25 lists with each tool.
  */
 export function createToolWriter(how: { readonly namespace?: string; readonly tasks: boolean }): ToolWriter {
   const adapters = { '2025-11-25': mcp({ revision: '2025-11-25' }), '2026-07-28': mcp({ revision: '2026-07-28' }) }
   const written = { '2025-11-25': new WeakMap<CatalogEntry, McpTool>(), '2026-07-28': new WeakMap() }
   const make = (entry: CatalogEntry, revision: Revision): McpTool => {
     const [plain] = adapters[revision].tools([entry]).tools
-    if (plain === undefined) throw new Error('The adapter lost a tool.')
+    if (plain === undefined) throw new Error('The adapter returned no tool for a catalog entry.')
     unmark(plain.inputSchema)
     const { annotations } = plain
     const hints = entry.tool.effect === 'read' ? { readOnlyHint: true, ...annotations } : annotations
@@ -46,29 +47,28 @@ export function createToolWriter(how: { readonly namespace?: string; readonly ta
 }
 
 /**
- * Takes out the marks by which a foreign tool has arguments repeated in the headers of HTTP: those are between its server
- * and us, and clients of ours would send headers that nobody here compares.
+ * Removes the `x-mcp-header` marks of a foreign tool. They are for its own server; clients of this server would send
+ * headers that it does not compare.
  */
-function unmark(node: { [key: string]: unknown }): void {
-  delete node['x-mcp-header']
-  for (const member of Object.values((node.properties ?? {}) as { readonly [name: string]: unknown })) {
-    if (typeof member === 'object' && member !== null) unmark(member as { [key: string]: unknown })
-  }
+function unmark(node: unknown): void {
+  if (!isObject(node)) return
+  Reflect.deleteProperty(node, 'x-mcp-header')
+  if (isObject(node.properties)) for (const member of Object.values(node.properties)) unmark(member)
 }
 
-/** Which tool a name means, for one caller. */
+/** Resolves tool names for one caller. */
 interface ToolNames {
   /** The entry that a call under this name reaches. Throws TOOL_NOT_FOUND or TOOL_ID_INVALID. */
   find(name: string, identity: Identity): CatalogEntry
 }
 
-/** Names that cannot be read back are looked up in a table; so many tables are kept. */
+/** The number of cached tables for names that cannot be parsed back to an id. */
 const mostTables = 50
 const pageSize = 1_000
 
 /**
- * Reads names back as `nameOf` writes them: `namespace__name`, or readable words and a digest where that would not read
- * back one way only. An id is taken too, with a version or a range if need be, and within one namespace the bare name.
+ * Resolves names as `nameOf` writes them: `namespace__name`, or readable words and a digest where that is ambiguous. It
+ * also accepts an id, optionally with a version or a range, and within one namespace the bare name.
  */
 export function createToolNames(
   directory: () => ToolDirectory,

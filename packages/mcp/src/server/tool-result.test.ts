@@ -9,7 +9,10 @@ const identity: Identity = { principal: 'alice', tenant: 'acme', permissions: []
 const schema = { type: 'object', properties: { value: { type: 'string' } }, required: ['value'] }
 const whole = { value: 'x'.repeat(70_000) }
 const file: ArtifactRef = {
-  ...{ id: 'art_1', name: 'output.json', mimeType: 'application/json', digest: 'd'.repeat(64) },
+  id: 'art_1',
+  name: 'output.json',
+  mimeType: 'application/json',
+  digest: 'd'.repeat(64),
   bytes: JSON.stringify(whole).length,
 }
 const preview = { head: '{"value":"xxx', tail: 'xxx"}' }
@@ -17,8 +20,18 @@ const marker = { artifact: file.id, bytes: file.bytes, mimeType: file.mimeType, 
 
 function resultOf(output: Json, artifacts: readonly ArtifactRef[] = []): Result {
   return {
-    ...{ callId: 'c', tool: { id: 'test:it', version: '1.0.0' }, status: 'ok', output, content: [], warnings: [] },
-    ...{ artifacts, effects: [], usage: { wallMs: 1, enforced: {} }, attempts: 1, startedAt: '', durationMs: 1 },
+    callId: 'c',
+    tool: { id: 'test:it', version: '1.0.0' },
+    status: 'ok',
+    output,
+    content: [],
+    warnings: [],
+    artifacts,
+    effects: [],
+    usage: { wallMs: 1, enforced: {} },
+    attempts: 1,
+    startedAt: '',
+    durationMs: 1,
   }
 }
 
@@ -39,7 +52,10 @@ test('an offloaded output of a tool with an output schema is sent whole, with it
   const [text, link] = called.content
   assert.ok(text?.type === 'text' && text.text.startsWith(preview.head) && text.text.endsWith(preview.tail))
   assert.deepEqual(link, {
-    ...{ type: 'resource_link', uri: 'gantry://artifacts/art_1', name: file.name, mimeType: file.mimeType },
+    type: 'resource_link',
+    uri: 'gantry://artifacts/art_1',
+    name: file.name,
+    mimeType: file.mimeType,
     size: file.bytes,
   })
 })
@@ -50,12 +66,22 @@ test('an offloaded output of a tool without an output schema has no structured c
   assert.equal(called.content.length, 2)
 })
 
-test('structured content that does not fit its schema is absent, beside an error that says why', async () => {
+test('structured content that does not match its schema is omitted, and the result is an error that says why', async () => {
   for (const output of [{ value: 7 }, { spilled: marker }, [1]]) {
     const called = await writerFor(schema, undefined)(resultOf(output))
     assert.deepEqual([called.structuredContent, called.isError], [undefined, true])
     assert.match(JSON.stringify(called.content[0]), /OUTPUT_INVALID.*do not call it again/)
   }
+})
+
+test('an offloaded output of more than 32 MiB is not read back: the content has its preview and the link', async () => {
+  const large = { ...file, bytes: 32 * 1_048_576 + 1 }
+  const called = await writerFor(schema, JSON.stringify(whole))(resultOf({ spilled: marker }, [large]))
+  assert.deepEqual([called.isError, called.structuredContent], [true, undefined])
+  const texts = called.content.map((block) => (block.type === 'text' ? block.text : block.type))
+  assert.match(texts[0] ?? '', /RESULT_TOO_LARGE.*read the linked resource.*do not call it again/)
+  assert.ok(texts.some((text) => text.includes('the whole output is the resource')))
+  assert.ok(texts.includes('resource_link'))
 })
 
 test('an offloaded output that cannot be read back is an error with the link to it', async () => {
@@ -64,7 +90,7 @@ test('an offloaded output that cannot be read back is an error with the link to 
   assert.match(JSON.stringify(called.content), /STORE_UNAVAILABLE.*gantry:\/\/artifacts\/art_1/)
 })
 
-test('a file that is the output and a part of the content has one link, which the server can read', async () => {
+test('a file that is both output and content has one resource link, which the server can read', async () => {
   const link = { type: 'resource_link', uri: '/v1/artifacts/art_1', name: file.name } as const
   const result = {
     ...resultOf({ spilled: marker }, [file, file]),

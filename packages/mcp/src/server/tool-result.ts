@@ -6,11 +6,11 @@ import {
   type ErrorInfo,
   type Identity,
   type Json,
-  type JsonObject,
   type JsonSchema,
   type Result,
   ToolError,
 } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { compileSchema, type Validator } from '@gantry/json-schema'
 import type { McpHost, Outcome } from './host.ts'
 import { artifactUri } from './resources.ts'
@@ -20,21 +20,26 @@ import type { Revision } from './tool-list.ts'
 /** The result of `tools/call`. */
 export interface CalledTool {
   readonly content: Content[]
-  readonly structuredContent?: Json
+  readonly structuredContent?: unknown
   readonly isError?: true
   readonly _meta?: { readonly [name: string]: unknown }
   readonly [member: string]: unknown
 }
 
-/** Under which names of ours the result of a call says more than MCP has a place for. */
+/** The `_meta` keys for fields of a Result that MCP does not define. */
 export const callIdMeta = 'gantry/callId'
 export const errorMeta = 'gantry/error'
 
+/**
+ * Larger offloaded outputs are not read back, because they are parsed and checked in the thread that serves everyone.
+ */
+const mostReadBack = 32 * 1_048_576
+
 const noCall = { ok: true, name: '', tool: '', args: {}, schemaDigest: '' } as const
-/** The limits of results were held before; nothing is cut on the way out. */
+/** Results are already within their limits; nothing is truncated here. */
 const whole = 2 ** 31
 
-/** Who reads a result, and in which revision. */
+/** The reader of a result, and the revision. */
 export interface ResultReader {
   readonly revision: Revision
   readonly identity: Identity
@@ -44,11 +49,11 @@ export interface ResultReader {
 export type ResultWriter = (outcome: Outcome | ToolError, reader: ResultReader) => Promise<CalledTool>
 
 /**
- * Writes outcomes as MCP has them: text beside structured output, kept files as links, errors with their code.
- * Structured content fits the output schema under which the tool is listed, or is absent, because clients raise when it
- * does not fit. An output that was offloaded is read back for a tool that declares a schema, and its preview stands in
- * the content with a link to the whole. An output that does not fit is an error of the tool: clients take an absent
- * structured content of such a tool only beside an error.
+ * Translates outcomes to MCP: text and structured output, artifacts as links, errors with their code.
+ * Structured content matches the listed output schema or is omitted, because clients raise an error on a mismatch. An
+ * offloaded output is read back for a tool that declares a schema; the content has its preview and a link. An output
+ * that does not match or is too large to be read back is an error of the tool: clients accept a result without structured content from such a tool only
+ * as an error.
  */
 export function createResultWriter(host: McpHost, surface: Pick<Surface, 'outputSchema'>): ResultWriter {
   const adapters = {
@@ -88,20 +93,24 @@ export function createResultWriter(host: McpHost, surface: Pick<Surface, 'output
 function linksTo(artifacts: readonly ArtifactRef[]): readonly Content[] {
   const files = new Map(artifacts.map((file) => [file.id, file]))
   return [...files.values()].map(({ id, name, mimeType, bytes }) => ({
-    ...{ type: 'resource_link', uri: artifactUri(id), name, mimeType, size: bytes },
+    type: 'resource_link',
+    uri: artifactUri(id),
+    name,
+    mimeType,
+    size: bytes,
   }))
 }
 
-/** Whether a block links to a file by its address over HTTP, which is no resource of this server. */
+/** Whether a block links to an artifact by its HTTP URL, which is not a resource of this server. */
 function isLinkTo(block: Content, artifacts: readonly ArtifactRef[]): boolean {
   return block.type === 'resource_link' && artifacts.some(({ id }) => block.uri === `/v1/artifacts/${id}`)
 }
 
-/** Compiles each schema once, for as long as the listed tool that it belongs to is kept. */
-function createFitCheck(): (schema: JsonObject, value: Json) => boolean {
-  const validators = new WeakMap<JsonObject, Validator>()
+/** Compiles each schema once, cached as long as its listed tool. */
+function createFitCheck(): (schema: JsonSchema & object, value: Json) => boolean {
+  const validators = new WeakMap<object, Validator>()
   return (schema, value) => {
-    const known = validators.get(schema) ?? compileSchema(schema as JsonSchema)
+    const known = validators.get(schema) ?? compileSchema(schema)
     validators.set(schema, known)
     return known.check(value)
   }
@@ -110,41 +119,47 @@ function createFitCheck(): (schema: JsonObject, value: Json) => boolean {
 interface OffloadedOutput {
   readonly file: ArtifactRef
   readonly mimeType: unknown
-  readonly preview: { readonly head?: string; readonly tail?: string }
+  readonly preview: { readonly head: string; readonly tail: string }
 }
 
-/** What stands in place of an output that was offloaded; a tool can write the same, but names no file of its result. */
+/** The marker of an offloaded output. A tool can forge the marker, but not an artifact of its own result. */
 function offloadedOutput({ output, artifacts }: Result): OffloadedOutput | undefined {
-  const { spilled } = (output ?? {}) as { readonly spilled?: { readonly [member: string]: unknown } }
-  if (typeof spilled !== 'object' || spilled === null) return undefined
+  const spilled = isObject(output) ? output.spilled : undefined
+  if (!isObject(spilled)) return undefined
   const file = artifacts.find(({ id, digest }) => id === spilled.artifact && digest === spilled.digest)
   if (file === undefined) return undefined
-  return { file, mimeType: spilled.mimeType, preview: (spilled.preview ?? {}) as OffloadedOutput['preview'] }
+  const { mimeType, preview } = spilled
+  const { head = '', tail = '' } = isObject(preview) ? preview : {}
+  return { file, mimeType, preview: { head: String(head), tail: String(tail) } }
 }
 
-function previewText({ file, preview: { head = '', tail = '' } }: OffloadedOutput): string {
+function previewText({ file, preview: { head, tail } }: OffloadedOutput): string {
   return `${head}\n[… ${file.bytes} bytes in all; the whole output is the resource ${artifactUri(file.id)} …]\n${tail}`
 }
 
-/** The output as the tool gave it, or why it cannot be read. */
+/** The output of the tool, or the error of reading it back. */
 async function readBack(
   host: McpHost,
   { output }: Result,
   { file, mimeType }: OffloadedOutput,
   { identity, signal }: ResultReader,
 ): Promise<Json | ToolError> {
-  // The marker of an offloaded output stands alone; an object with more members was written by the tool.
-  if (Object.keys(output as JsonObject).length !== 1) return output
+  // The marker of an offloaded output has no other members; an object with more was written by the tool.
+  if (!isObject(output) || Object.keys(output).length !== 1) return output
+  if (file.bytes > mostReadBack) {
+    const message = `The output has ${file.bytes} bytes, too many for structured content; read the linked resource.`
+    return new ToolError('RESULT_TOO_LARGE', message)
+  }
   try {
     if (host.artifact === undefined) {
-      throw new ToolError('STORE_UNAVAILABLE', 'The artifact that holds the output cannot be read here.')
+      throw new ToolError('STORE_UNAVAILABLE', 'The artifact with the offloaded output cannot be read by this host.')
     }
     const whole = await text((await host.artifact(file.id, undefined, identity, signal)).content)
-    return mimeType === 'text/plain' ? whole : (JSON.parse(whole) as Json)
+    return mimeType === 'text/plain' ? whole : JSON.parse(whole)
   } catch (error) {
     return ToolError.is(error)
       ? error
-      : new ToolError('STORE_UNAVAILABLE', 'The output cannot be read.', { cause: error })
+      : new ToolError('STORE_UNAVAILABLE', 'The offloaded output cannot be read.', { cause: error })
   }
 }
 
@@ -153,7 +168,7 @@ function misfit({ tool }: Result): ToolError {
   return new ToolError('OUTPUT_INVALID', message)
 }
 
-/** The call ended well, but what it gave cannot be sent as declared. */
+/** The call succeeded, but its output does not match the declared schema. */
 function unfit({ content, _meta }: CalledTool, { code, message, stage, retryable, effect }: ToolError): CalledTool {
   const info: ErrorInfo = { code, message, stage, retryable, effect }
   const text = `Error ${code}: ${message} The tool has run; do not call it again for this.`
@@ -162,15 +177,24 @@ function unfit({ content, _meta }: CalledTool, { code, message, stage, retryable
 
 function asResult(chain: Extract<Outcome, { readonly steps: unknown }>): Result {
   const { chainId, steps, status, output, startedAt, durationMs, error } = chain
-  const summary = { output, steps: steps.map(({ id, state }) => ({ id, state })) }
+  const summary: Json = { output: output ?? null, steps: steps.map(({ id, state }) => ({ id, state })) }
   return {
-    ...{ callId: chainId, status, output: summary as unknown as Json, content: [], warnings: [], artifacts: [] },
-    ...{ effects: [], usage: { wallMs: durationMs, enforced: {} }, attempts: 1, startedAt, durationMs },
+    callId: chainId,
+    status,
+    output: summary,
+    content: [],
+    warnings: [],
+    artifacts: [],
+    effects: [],
+    usage: { wallMs: durationMs, enforced: {} },
+    attempts: 1,
+    startedAt,
+    durationMs,
     ...(error === undefined ? {} : { error }),
   }
 }
 
-/** Causes are for the operator's log. */
+/** Causes are logged for the operator and not sent. */
 function withoutCause({ cause: _cause, ...info }: ErrorInfo): ErrorInfo {
   return info
 }

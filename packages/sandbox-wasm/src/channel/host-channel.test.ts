@@ -35,16 +35,16 @@ function opened() {
       const answer = (given: ProgramResponse): void => {
         if (running !== asking) return
         asking.given += 1
-        post.tell(writeResponse(run, given))
+        post.deliver(writeResponse(run, given))
       }
-      const gateway = { ask: (questions: readonly ProgramRequest[]) => void asked.push(...questions) }
+      const gateway = { ask: (requests: readonly ProgramRequest[]) => void asked.push(...requests) }
       const asking: RunningProgram = {
         gateway,
         answer,
         fail: assert.ifError,
         asked: 0,
         given: 0,
-        told: -1,
+        delivered: -1,
         held: [],
         heldBytes: 0,
       }
@@ -62,27 +62,27 @@ function opened() {
 const saying = (count: number): string => `p${'\nsleep {}'.repeat(count)}`
 const answerTo = ({ number }: ProgramRequest): ProgramResponse => ({ number, ok: true, text: `"${number}"` })
 
-test('what an earlier run left behind, in the places and behind them, does not keep the next from its answer', () => {
+test('responses that an earlier run left in the mailbox, or that did not fit, do not delay the next run’s response', () => {
   const { begin, rest, asked, post, close } = opened()
   for (let run = 0; run < 5; run += 1) {
     const { line, answer } = begin()
     rest(line, saying(300))
-    // An owner who looks by himself is not woken.
+    // An owner that polls is not woken.
     post.collect()
     const all = asked.splice(0)
     assert.equal(all.length, 300)
-    for (const question of all) answer(answerTo(question))
+    for (const request of all) answer(answerTo(request))
     assert.equal(line.next()?.number, 1, `run ${run}`)
   }
   close()
 })
 
-test('a question of a run that has ended is not asked in the name of the next', () => {
+test('a gateway request of an ended run is not attributed to the next run', () => {
   const { begin, rest, asked, post, close } = opened()
   const first = begin()
   rest(first.line, saying(1))
   first.answer(answerTo({ number: 1, kind: 'sleep', text: '{}' }))
-  // The owner looks by itself now, so that the thread does not wake it for this.
+  // The owner polls now, so the thread does not wake it for this.
   Atomics.store(post.start.watched, 0, 1)
   assert.equal(rest(first.line, saying(2))?.number, 1)
   const second = begin()
@@ -97,11 +97,11 @@ test('a question of a run that has ended is not asked in the name of the next', 
   close()
 })
 
-test('what is asked while answers are there is handed on at the rest after them, whole and in its order', () => {
+test('requests made while responses are unread are delivered at the next quiescence, complete and in order', () => {
   const { begin, rest, asked, post, close } = opened()
   const { line, answer } = begin()
   rest(line, saying(3))
-  for (const question of asked.splice(0)) answer(answerTo(question))
+  for (const request of asked.splice(0)) answer(answerTo(request))
   const long = JSON.stringify('x'.repeat(2_000_000))
   for (const number of [1, 2, 3]) {
     assert.equal(line.next()?.number, number)
@@ -114,23 +114,23 @@ test('what is asked while answers are there is handed on at the rest after them,
   post.collect()
   assert.deepEqual(
     asked.map(({ number, text }) => [number, text]),
-    [1, 2, 3].flatMap((told, index) => [
-      [4 + index * 2, String(told)],
+    [1, 2, 3].flatMap((delivered, index) => [
+      [4 + index * 2, String(delivered)],
       [5 + index * 2, long],
     ]),
   )
   close()
 })
 
-test('nobody looks for questions of a program that was told all it was given and waits; who sleeps is woken', async (t) => {
-  // No look is ever over because it took too long.
+test('the host does not poll a program that has read every response, and a sleeping host is woken', async (t) => {
+  // The clock stands, so no poll ends by its time.
   t.mock.method(performance, 'now', () => 0)
   const { begin, rest, asked, post, close } = opened()
   const { line, answer } = begin()
   rest(line, saying(1))
   for (let number = 1; number <= 3; number += 1) {
-    const [question] = asked.splice(0)
-    assert.equal(question?.number, number)
+    const [request] = asked.splice(0)
+    assert.equal(request?.number, number)
     answer(answerTo({ number, kind: 'sleep', text: '{}' }))
     await turn()
     assert.equal(Atomics.load(post.start.watched, 0), 1, 'while an answer is on its way')
@@ -141,7 +141,7 @@ test('nobody looks for questions of a program that was told all it was given and
   close()
 })
 
-test('whatever is asked, answered and left behind over many runs, who waits for an answer that was given is told it', () => {
+test('for random requests and unread responses over many runs, every sent response is read', () => {
   const step = fc.record({ ask: fc.nat({ max: 80 }), answers: fc.nat({ max: 80 }), reads: fc.nat({ max: 80 }) })
   const runs = fc.array(fc.array(step, { maxLength: 6 }), { minLength: 1, maxLength: 6 })
   fc.assert(
@@ -150,24 +150,24 @@ test('whatever is asked, answered and left behind over many runs, who waits for 
       try {
         for (const steps of all) {
           const { line, answer } = begin()
-          let [given, told] = [0, 0]
+          let [given, delivered] = [0, 0]
           const hear = (heard: ReturnType<GuestChannel['next']>): boolean => {
             if (heard === undefined) return false
-            told += 1
-            assert.equal(heard.number, told)
+            delivered += 1
+            assert.equal(heard.number, delivered)
             return true
           }
           for (const { ask, answers, reads } of steps) {
             hear(rest(line, saying(ask)))
             post.collect()
-            for (const question of asked.splice(0, answers)) {
-              answer(answerTo(question))
+            for (const request of asked.splice(0, answers)) {
+              answer(answerTo(request))
               given += 1
             }
             for (let read = 0; read < reads && hear(line.next()); read += 1);
           }
-          // It waits for the rest, with nothing new to ask.
-          while (told < given) assert.ok(hear(line.next() ?? rest(line, 'p')), `${told} of ${given}`)
+          // The thread comes to rest without a new request.
+          while (delivered < given) assert.ok(hear(line.next() ?? rest(line, 'p')), `${delivered} of ${given}`)
         }
       } finally {
         close()

@@ -21,7 +21,7 @@ function used(texts: number) {
 /** Where the counts pass the largest of 32 bits with a sign, and those without one. */
 const wraps = [0, 2 ** 31 - 1, -1].map((last) => (last - 5) | 0)
 
-test('a mailbox is full with all its places taken, also where its counts wrap around', () => {
+test('a mailbox is full when all its slots are used, also when its counters wrap around', () => {
   for (const before of wraps) {
     const { send, receive, close } = used(before)
     for (let round = 0; round < 3; round += 1) {
@@ -34,7 +34,7 @@ test('a mailbox is full with all its places taken, also where its counts wrap ar
   }
 })
 
-test('whoever waits for a place in a full mailbox goes on when a text was taken out, and not before', async () => {
+test('a writer blocked on a full mailbox continues when a text is read, and not before', async () => {
   for (const before of wraps) {
     const { mailbox, send, close } = used(before)
     for (let text = 0; text < places; text += 1) send(`${text}`)

@@ -1,14 +1,14 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 
 /**
- * A way for texts from one thread to another, in order, through memory that both see: for those that look, nothing of the
- * system is asked. What is too long goes by a port, and its place in the order is kept.
- * - Concurrency: one writes, one reads.
+ * A mailbox for texts from one thread to another, in order, through shared memory: a polling reader needs no system
+ * call. A text that is too long goes through a port, and keeps its position in the order.
+ * - Concurrency: one writer, one reader.
  */
 export interface Mailbox {
-  /** How many were written and read; 32-bit, and they wrap around together. */
+  /** Numbers of texts written and read; 32-bit counters that wrap around. */
   readonly counts: Int32Array<SharedArrayBuffer>
-  /** Length of the text in each place, or -1 when it went by the port. */
+  /** Length of the text in each slot, or -1 when it went through the port. */
   readonly lengths: Int32Array<SharedArrayBuffer>
   readonly texts: Uint8Array<SharedArrayBuffer>
 }
@@ -27,15 +27,15 @@ export function createMailbox(): Mailbox {
   }
 }
 
-/** Puts a text in; false when the mailbox is full. Wakes a reader that sleeps on the written count. */
+/** Writes a text; false when the mailbox is full. Wakes a reader that sleeps on the written count. */
 export function createWriter({ counts, lengths, texts }: Mailbox, port: MessagePort): (text: string) => boolean {
-  // One for each place, because Node looks long at whatever says where in a buffer it is to write.
+  // A view for each slot, because Node's checks of an offset and a length are slow.
   const rooms = Array.from({ length: places }, (_, place) => Buffer.from(texts.buffer, place * placeBytes, placeBytes))
   return (text) => {
     const count = Atomics.load(counts, written)
     if (((count - Atomics.load(counts, read)) | 0) >= places) return false
     const place = (count >>> 0) % places
-    // No UTF-8 is longer than three bytes for each unit, so that most texts need not be measured.
+    // UTF-8 needs at most three bytes per UTF-16 unit, so most texts need not be measured.
     if (text.length * 3 <= placeBytes) lengths[place] = rooms[place]?.write(text) ?? 0
     else {
       port.postMessage(text)
@@ -47,7 +47,7 @@ export function createWriter({ counts, lengths, texts }: Mailbox, port: MessageP
   }
 }
 
-/** Takes the next text out; undefined when there is none. Wakes a writer that sleeps on the read count. */
+/** Reads the next text; undefined when there is none. Wakes a writer that sleeps on the read count. */
 export function createReader({ counts, lengths, texts }: Mailbox, port: MessagePort): () => string | undefined {
   const bytes = Buffer.from(texts.buffer)
   return () => {
@@ -56,18 +56,45 @@ export function createReader({ counts, lengths, texts }: Mailbox, port: MessageP
     const place = (count >>> 0) % places
     const length = lengths[place] ?? 0
     const start = place * placeBytes
-    const text =
-      length === byPort
-        ? (receiveMessageOnPort(port)?.message as string)
-        : bytes.toString('utf8', start, start + length)
+    const text = length === byPort ? receiveMessageOnPort(port)?.message : bytes.toString('utf8', start, start + length)
     Atomics.add(counts, read, 1)
     Atomics.notify(counts, read)
     return text
   }
 }
 
-/** Waits until there is a place again; for a thread that has nothing else to do. */
+/** Blocks until a slot is free; for a thread that has nothing else to do. */
 export function waitForPlace({ counts }: Mailbox): void {
   const seen = Atomics.load(counts, read)
   if (((Atomics.load(counts, written) - seen) | 0) >= places) Atomics.wait(counts, read, seen)
+}
+
+/**
+ * Whether to spin for a message before sleeping: sleeping and waking takes longer than a fast response. One success
+ * resets the count of failures, so that a slow moment does not slow a fast pair of threads permanently. After
+ * repeated failures only one wait in sixteen spins.
+ */
+export interface SpinPolicy {
+  /** Called before each wait. */
+  shouldSpin(): boolean
+  /** Records whether a spin got a message. */
+  record(paid: boolean): void
+}
+
+const mostInVain = 8
+const nowAndThen = 16
+
+export function createSpinPolicy(): SpinPolicy {
+  let inVain = 0
+  let waits = 0
+  return {
+    shouldSpin() {
+      if (inVain < mostInVain) return true
+      waits = (waits + 1) % nowAndThen
+      return waits === 0
+    },
+    record(paid) {
+      inVain = paid ? 0 : inVain + 1
+    },
+  }
 }

@@ -4,7 +4,7 @@ import type { ProgramFault, ProgramRequest, ProgramResponse } from '@gantry/core
 import type { Stream } from '../guest/streams.ts'
 import type { Mailbox } from './mailbox.ts'
 
-/** What a thread is asked to run. */
+/** A job for a thread. */
 export interface ThreadJob {
   readonly program:
     | { readonly kind: 'code'; readonly language: string; readonly code: string }
@@ -17,7 +17,7 @@ export interface ThreadJob {
   readonly deterministic: Deterministic | undefined
   /** Keeps the interpreter and its workspace for the next job. */
   readonly session: boolean
-  /** Of a program over tools: which run of the thread it is, so that no answer reaches another. */
+  /** For a program with a gateway: the run number of the thread, so that no response reaches another run. */
   readonly gateway?: number
 }
 
@@ -26,31 +26,34 @@ export interface Deterministic {
   readonly nowMs: number
 }
 
-/** What became of a job, as the thread saw it. */
+/** The result of a job as the thread reports it. */
 export interface ThreadResult {
   readonly exitCode: number
   /** The limit that ended the program. */
   readonly hit: SandboxLimit | undefined
-  /** Bytes that were written to each stream, those beyond its limit included. */
+  /** Bytes written to each stream, including those above its limit. */
   readonly totals: { readonly [Name in Stream]: number }
   readonly files: ReadonlyMap<string, Uint8Array>
   readonly skipped: readonly { readonly path: string; readonly reason: string }[]
   readonly cpuMs: number
   readonly memoryPeakBytes: number
-  /** Whether the thread is not fit for another job. */
+  /** Whether the thread cannot run another job. */
   readonly spent: boolean
-  /** Of a program over tools: what it returned, as JSON text, or how it failed. */
+  /** For a program with a gateway: its value as JSON text, or its failure. */
   readonly value?: string
   readonly fault?: ProgramFault
 }
 
-/** What a program wrote on one stream without a word on another in between. */
+/** Consecutive output of one stream. */
 export interface Piece {
   readonly stream: Stream
   readonly bytes: Uint8Array
 }
 
-/** Messages of a thread, besides the text that announces gateway requests. `done`, with the last output, and `broken` end a job. `practised` follows `ready`. */
+/**
+ * Messages of a thread, in addition to the text that announces gateway requests. `done`, with the last output, and `broken` end
+ * a job. `practised` follows `ready`.
+ */
 export type ThreadMessage =
   | { readonly kind: 'ready' }
   | { readonly kind: 'practised' }
@@ -60,41 +63,43 @@ export type ThreadMessage =
 
 /** The shared memory and the port that carry gateway requests and responses between a thread and its owner. */
 export interface ChannelStart {
-  readonly questions: Mailbox
+  readonly requests: Mailbox
   readonly answers: Mailbox
-  /** For what is too long for either. */
+  /** For texts that are too long for either mailbox. */
   readonly port: MessagePort
   /** Not 0 while the owner polls for requests, so that the thread need not wake it. */
   readonly watched: Int32Array<SharedArrayBuffer>
-  /** Not 0 while the owner has answers that found no place; a thread that took all that was there wakes it before it sleeps. */
+  /**
+   * Not 0 while the owner holds responses that did not fit; a thread that has read everything wakes it before it sleeps.
+   */
   readonly late: Int32Array<SharedArrayBuffer>
 }
 
 /**
- * How gateway requests and responses are written between a thread and its owner: one text each, because nothing crosses faster.
- * JSON text has no line breaks of its own.
+ * The text format of gateway requests and responses between a thread and its owner: one text each, because nothing is faster.
+ * JSON text contains no line breaks.
  */
 
 /** The number of responses that the program has read, and its requests: a line for each, after a line break. */
-export function writeRequests(told: number, asked: string): string {
-  return `${told}${asked}`
+export function writeRequests(delivered: number, asked: string): string {
+  return `${delivered}${asked}`
 }
 
 /** Parses the text; requests are numbered from `last + 1`. */
 export function readRequests(
   written: string,
   last: number,
-): { readonly told: number; readonly questions: readonly ProgramRequest[] } {
-  const questions: ProgramRequest[] = []
+): { readonly delivered: number; readonly requests: readonly ProgramRequest[] } {
+  const requests: ProgramRequest[] = []
   for (let at = written.indexOf('\n'); at >= 0; ) {
     const next = written.indexOf('\n', at + 1)
-    // Nothing is looked for beyond a line, because a program may have found the way to write lines of its own.
+    // Only this line is searched, because a program may have found a way to write its own lines.
     const line = written.slice(at + 1, next < 0 ? undefined : next)
-    questions.push(requestOf(line, last + questions.length + 1))
+    requests.push(requestOf(line, last + requests.length + 1))
     at = next
   }
-  // The number ends where the first question begins.
-  return { told: Number.parseInt(written, 10), questions }
+  // The number ends where the first request begins.
+  return { delivered: Number.parseInt(written, 10), requests }
 }
 
 function requestOf(line: string, number: number): ProgramRequest {
@@ -107,12 +112,12 @@ export function writeResponse(run: number, { number, ok, text, nowMs }: ProgramR
   return `${run} ${nowMs ?? ''} ${number} ${ok ? 1 : 0} ${text}`
 }
 
-/** Asks a run to end where it rests. */
+/** Asks a run to end at its quiescence. */
 export function writeStop(run: number): string {
   return `${run}  `
 }
 
-/** An answer as a thread reads it; without a number it asks the run to end. */
+/** A response as a thread reads it; without a number it asks the run to end. */
 export interface WrittenResponse {
   readonly run: number
   readonly nowMs: number | undefined

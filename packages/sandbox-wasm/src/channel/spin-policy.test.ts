@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createSpinPolicy } from './spin-policy.ts'
+import { createSpinPolicy } from './mailbox.ts'
 
-test('who looks in vain looks only now and then, and one look that pays makes up for all', () => {
+test('repeated failures make spinning rare, and one success resets the count', () => {
   const spinPolicy = createSpinPolicy()
   const shouldSpin = (count: number): number => {
     let looked = 0

@@ -1,7 +1,7 @@
-/** Thrown for bytes that are no WebAssembly module, or one that is not accepted here; the message says why. */
+/** Thrown for bytes that are not a WebAssembly module, or a module that is refused; the message has the reason. */
 export class BinaryError extends Error {}
 
-/** One section of a module: its number, where it begins, and where its content does and ends. */
+/** One section of a module: its id, its start, and the start and end of its content. */
 export interface Section {
   readonly id: number
   readonly start: number
@@ -11,14 +11,14 @@ export interface Section {
 
 export const sectionIds = { type: 1, import: 2, table: 4, memory: 5 } as const
 
-/** Limits of a memory or a table; in a binary they stand behind a byte of flags. */
+/** Limits of a memory or a table; in a binary they follow a byte of flags. */
 export interface Limits {
   readonly flags: number
   readonly initial: number
   readonly maximum: number | undefined
 }
 
-/** Reads a part of a module byte by byte; whatever does not end in time throws BinaryError. */
+/** Reads a part of a module byte by byte; a read beyond its end throws BinaryError. */
 export interface BinaryReader {
   readonly at: number
   readonly done: boolean
@@ -72,7 +72,7 @@ export function createReader(bytes: Uint8Array, from: number, end: number): Bina
 
 const header = [0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00]
 
-/** The sections of a module in their order. */
+/** The sections of a module in order. */
 export function sectionsOf(bytes: Uint8Array): Section[] {
   if (header.some((byte, index) => bytes[index] !== byte)) throw new BinaryError('this is not a WebAssembly module')
   const reader = createReader(bytes, header.length, bytes.length)
@@ -97,7 +97,43 @@ export function encodeU32(value: number): number[] {
   }
 }
 
-/** A section with its number and size in front. */
+/** A section with its id and size. */
 export function encodeSection(id: number, body: readonly number[]): Uint8Array {
   return Uint8Array.from([id, ...encodeU32(body.length), ...body])
 }
+
+/** The part of WebAssembly used here; the TypeScript library for Node does not declare it. */
+export interface WebAssemblyApi {
+  compile(bytes: Uint8Array): Promise<WasmModule>
+  readonly Module: {
+    new (bytes: Uint8Array): WasmModule
+    imports(module: WasmModule): { readonly module: string; readonly name: string; readonly kind: string }[]
+  }
+  readonly Instance: new (
+    module: WasmModule,
+    imports: WasmImports,
+  ) => { readonly exports: { readonly [name: string]: unknown } }
+  readonly Memory: {
+    new (size: { initial: number; maximum: number }): WasmMemory
+    readonly prototype: WasmMemory
+  }
+}
+
+export interface WasmModule {
+  readonly [Symbol.toStringTag]?: string
+}
+
+export interface WasmMemory {
+  readonly buffer: ArrayBuffer
+  /** Returns the previous size in pages; throws when it cannot grow. */
+  grow(pages: number): number
+}
+
+export interface WasmImports {
+  readonly [module: string]: { readonly [name: string]: unknown }
+}
+
+export const webAssembly: WebAssemblyApi = Reflect.get(globalThis, 'WebAssembly')
+
+/** Bytes in a page of linear memory. */
+export const pageBytes = 65_536

@@ -1,7 +1,7 @@
-/** Something that is made when it is first asked for, and once. */
+/** A value that is created once, on first use. */
 export interface Lazy<T> {
   get(): Promise<T>
-  /** What was made, if it was. */
+  /** The value, if it was created. */
   readonly loaded: T | undefined
 }
 

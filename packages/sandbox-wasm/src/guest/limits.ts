@@ -64,7 +64,7 @@ const common: Enforced = {
   stderrBytes: 'cap',
 }
 
-/** What holds which limit, by what runs. */
+/** The mechanism of each limit, by program kind. */
 export const enforced = {
   thread: { ...common, cpuMs: 'time of the thread' },
   python: common,
@@ -72,7 +72,7 @@ export const enforced = {
 
 const mebibyte = 1_048_576
 
-/** A program that writes this much on a stream is ended: far more than is kept, and never so little that a chatty one falls. */
+/** Bytes on a stream that end a program: far more than is kept, and never so few that a verbose program is ended. */
 export function floodBytes(limit: number): number {
   return Math.max(limit * 8, 16 * mebibyte)
 }

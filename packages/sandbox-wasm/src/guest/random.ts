@@ -1,10 +1,10 @@
 import { Buffer } from 'node:buffer'
 import { createHash, randomFillSync } from 'node:crypto'
 
-/** Fills bytes with random ones. */
+/** Fills a buffer with random bytes. */
 export type RandomFill = (bytes: Uint8Array) => void
 
-/** Random bytes of the system, or, from a seed, always the same ones in the same order. */
+/** Random bytes of the system or, with a seed, a reproducible sequence. */
 export function createRandom(seed: number | undefined): RandomFill {
   if (seed === undefined) return (bytes) => void randomFillSync(bytes)
   let [block, at, count] = [Buffer.alloc(0), 0, 0]

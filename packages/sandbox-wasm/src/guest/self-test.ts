@@ -3,13 +3,13 @@ import type { SandboxLimits } from '@gantry/contract'
 import type { Outcome, Probe, Program, Sandbox, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
 import { enforced } from './limits.ts'
 
-/** An attack that a runtime must hold against before it is used. */
+/** An attack that a runtime must block before it is used. */
 export interface Attack {
   readonly name: string
   readonly language?: string
   readonly limits?: Partial<SandboxLimits>
   readonly program: Program
-  /** Whether the attack came to nothing. */
+  /** Whether the attack was blocked. */
   held(outcome: Outcome): boolean
 }
 
@@ -26,7 +26,7 @@ const limits: SandboxLimits = {
 
 const javascript = (code: string): Program => ({ kind: 'code', language: 'javascript', code })
 
-/** Every function that a program holds is asked for the globals of whoever made it. */
+/** Tries to reach the host's globals through the constructor of every function that a program holds. */
 const constructorChain = `
   const found = [console.log, setTimeout, require, process.exit, process.stdout.write, crypto.randomUUID, () => 1, Promise.resolve]
     .map((work) => work.constructor('return [typeof process.binding, typeof process.versions, typeof Buffer, typeof global]')())
@@ -66,7 +66,7 @@ export const threadAttacks: readonly Attack[] = [
   },
 ]
 
-/** Looks for everything in the interpreter that is JavaScript, which it cannot quite hide, and goes on from there. */
+/** Searches the interpreter for JavaScript objects, which it cannot completely hide, and continues from there. */
 const pythonEscape = `
 import gc, os, socket
 found = []
@@ -118,7 +118,7 @@ export const pythonAttack: Attack = {
   held: ({ value }) => value !== undefined && JSON.stringify(value).startsWith('{"found":[],'),
 }
 
-/** Runs an attack in a sandbox of its own; what came of it. */
+/** Runs an attack in its own sandbox and returns the outcome. */
 export async function attack(
   { language, program, limits: own }: Attack,
   open: (spec: SandboxSpec, signal: AbortSignal) => Promise<Sandbox>,
@@ -140,9 +140,9 @@ export async function attack(
 type Open = (spec: SandboxSpec, signal: AbortSignal) => Promise<Sandbox>
 
 /**
- * Starts QuickJS for real and attacks it. Python is not started for this, which can take seconds: its self-test comes
- * before its first program, and `pythonTested` says whether that has been. What held against all attacks is in `held`, so
- * that the next runtime of the process, which runs the same code, need not try again.
+ * Starts QuickJS and attacks it. Python is not started here, because that can take seconds: its self-test runs before its
+ * first program, and `pythonTested` returns whether it passed. `held` caches a passed self-test, so that the next runtime of
+ * the process, which runs the same code, need not repeat it.
  */
 export async function probeThreads(
   open: Open,
@@ -193,14 +193,14 @@ async function fastest(open: Open, signal: AbortSignal): Promise<number> {
 
 function versions(): string {
   const require = createRequire(import.meta.url)
-  const { version } = require('@jitl/quickjs-ng-wasmfile-release-sync/package.json') as { version: string }
+  const { version }: { version: string } = require('@jitl/quickjs-ng-wasmfile-release-sync/package.json')
   const pyodide = pyodideVersion()
   return `quickjs-ng of quickjs-emscripten ${version}${pyodide === undefined ? '' : `, pyodide ${pyodide}`}`
 }
 
 function pyodideVersion(): string | undefined {
   try {
-    return (createRequire(import.meta.url)('pyodide/package.json') as { version: string }).version
+    return createRequire(import.meta.url)('pyodide/package.json').version
   } catch {
     return undefined
   }

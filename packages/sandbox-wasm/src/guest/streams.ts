@@ -1,21 +1,22 @@
 import type { Json, JsonObject, SandboxLimits, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { Captured, Outcome, ProgramMessage, SandboxJob } from '@gantry/core/internal/runtimes/runtime'
 import { createLines } from '@gantry/sandbox/internal/launcher/message-lines'
 
-/** Where a program writes: its standard streams, and the channel on which it hands over its value. */
+/** The streams of a program: its standard streams, and the channel for its value. */
 export type Stream = 'stdout' | 'stderr' | 'channel'
 
-/** What a program writes in one run, kept and passed on. */
+/** Keeps and forwards what a program writes in one run. */
 export interface Streams {
   readonly stdout: Capture
   readonly stderr: Capture
   readonly channel: ProgramChannel
   push(stream: Stream, bytes: Uint8Array): void
-  /** As it stands in an outcome. */
+  /** The streams as they appear in an outcome. */
   kept(): Pick<Outcome, 'stdout' | 'stderr' | 'value' | 'lost'>
 }
 
-/** `onDone` is called when an interpreter that is kept has ended a turn, `onFlood` when the program's channel is flooded. */
+/** `onDone` is called when a kept interpreter has ended a turn, `onFlood` when the program's channel is flooded. */
 export function createStreams(
   job: SandboxJob,
   limits: SandboxLimits,
@@ -38,11 +39,11 @@ export function createStreams(
   }
 }
 
-/** Keeps what a program writes on one stream, up to a limit, and counts all of it. */
+/** Keeps the output of one stream up to a limit, and counts all of it. */
 interface Capture {
-  /** Takes bytes in and gives back those of them that are kept. */
+  /** Adds bytes and returns those that are kept. */
   push(bytes: Uint8Array): Uint8Array
-  /** Says how much was written in all, when it was counted elsewhere. */
+  /** Sets the total when it was counted elsewhere. */
   count(total: number): void
   readonly total: number
   captured(): Captured
@@ -70,14 +71,17 @@ function createCapture(limit: number): Capture {
   }
 }
 
-/** Reads what a program says on its own channel: its value is kept, messages are passed on, the rest is ignored. */
+/** Reads a program's channel: its value is kept, messages are forwarded, everything else is ignored. */
 interface ProgramChannel {
   push(bytes: Uint8Array): void
-  /** The last value, when there was one, and what could not be read. */
+  /** The last value, if there was one, and what could not be parsed. */
   value(): Pick<Outcome, 'value' | 'lost'>
 }
 
-/** `onDone` is called with a line `{"done":true,…}`, by which an interpreter that is kept ends a turn; `onFlood` when the run is to be ended. */
+/**
+ * `onDone` is called with a line `{"done":true,…}`, by which a kept interpreter ends a turn; `onFlood` when the run must be
+ * ended.
+ */
 function createProgramChannel(
   { onMessage }: Pick<SandboxJob, 'onMessage'>,
   onFlood: (error: ToolError) => void,
@@ -113,8 +117,4 @@ function messageOf({ progress, total, message, log }: JsonObject): ProgramMessag
     ...(typeof total === 'number' ? { total } : {}),
     ...(typeof message === 'string' ? { message } : {}),
   }
-}
-
-function isObject(value: Json): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

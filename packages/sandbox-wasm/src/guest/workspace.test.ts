@@ -12,7 +12,7 @@ function workspaceOf(diskBytes = 100_000): Workspace {
   return createWorkspace(diskBytes, () => 0)
 }
 
-test('files that are laid out come out again, sorted by their paths', () => {
+test('input files are collected again, sorted by path', () => {
   const workspace = workspaceOf()
   const files = new Map([
     ['b/c.txt', bytes('two')],
@@ -25,7 +25,7 @@ test('files that are laid out come out again, sorted by their paths', () => {
   assert.deepEqual(skipped, [])
 })
 
-test('nothing is brought out that was not asked for, and what is over the limits is named', () => {
+test('files are collected only on request, and those above the limits are listed as skipped', () => {
   const workspace = workspaceOf()
   layOut(workspace, new Map(['a', 'b', 'c'].map((name) => [name, bytes('12345')])))
   assert.equal(collect(workspace, undefined).files.size, 0)
@@ -36,7 +36,7 @@ test('nothing is brought out that was not asked for, and what is over the limits
   assert.deepEqual([[...files.keys()], skipped.map(({ path }) => path)], [['a'], ['b', 'c']])
 })
 
-test('a name that would be a path elsewhere stays inside', () => {
+test('a file whose name has a backslash or a line break is skipped', () => {
   const workspace = workspaceOf()
   workspace.openFile(workspace.root, ['..\\up'], 'may')
   workspace.openFile(workspace.root, ['line\nbreak'], 'may')
@@ -45,7 +45,7 @@ test('a name that would be a path elsewhere stays inside', () => {
   assert.equal(skipped.length, 2)
 })
 
-test('bytes over the size are refused, and what is removed makes room again', () => {
+test('writing above the workspace size fails with ENOSPC, and removing a file frees its space', () => {
   const workspace = workspaceOf(10_000)
   const file = workspace.openFile(workspace.root, ['a'], 'may')
   workspace.write(file, 0, new Uint8Array(8_000))
@@ -55,20 +55,20 @@ test('bytes over the size are refused, and what is removed makes room again', ()
   workspace.write(workspace.openFile(workspace.root, ['b'], 'may'), 0, new Uint8Array(8_000))
 })
 
-test('a hole that is larger than the size is refused without being made', () => {
+test('a sparse write or resize above the workspace size fails without allocating', () => {
   const workspace = workspaceOf()
   const file = workspace.openFile(workspace.root, ['a'], 'may')
   assert.throws(() => workspace.write(file, Number.MAX_SAFE_INTEGER - 1, bytes('x')), code('ENOSPC'))
   assert.throws(() => workspace.resize(file, 2 ** 40), code('ENOSPC'))
 })
 
-test('entries without bytes are bounded too', () => {
+test('the number of empty files and folders is bounded', () => {
   const workspace = workspaceOf(10_240)
   for (let index = 0; index < 10; index++) workspace.openFile(workspace.root, [`${index}`], 'may')
   assert.throws(() => workspace.makeFolder(workspace.root, ['more']), code('ENOSPC'))
 })
 
-test('what is cut off a file does not come back when it grows again', () => {
+test('truncated bytes read as zeros when the file grows again', () => {
   const workspace = workspaceOf()
   const file = workspace.openFile(workspace.root, ['a'], 'may')
   workspace.write(file, 0, bytes('secret'))
@@ -77,7 +77,7 @@ test('what is cut off a file does not come back when it grows again', () => {
   assert.deepEqual([...file.bytes.subarray(0, file.size)], [0, 0, 0, 0, 0, 0])
 })
 
-test('folders go only so deep, by making them one in the other and by moving them', () => {
+test('the depth of folders is limited, for creating and for renaming', () => {
   const workspace = workspaceOf()
   let folder = workspace.root
   for (let depth = 1; depth < 32; depth++) folder = workspace.makeFolder(folder, ['d'])
@@ -89,7 +89,7 @@ test('folders go only so deep, by making them one in the other and by moving the
   assert.throws(() => workspace.rename(workspace.root, ['tall'], parent, ['tall']), code('ENAMETOOLONG'))
 })
 
-test('a folder does not go into itself, and a file replaces a file', () => {
+test('a folder cannot be moved into itself, and renaming a file replaces the target', () => {
   const workspace = workspaceOf()
   layOut(
     workspace,
@@ -104,13 +104,13 @@ test('a folder does not go into itself, and a file replaces a file', () => {
   assert.deepEqual([...collect(workspace, { files: 9, bytes: 9 }).files], [['a/b/c', bytes('2')]])
 })
 
-test('a path that climbs out of where it begins is none', () => {
+test('segmentsOf refuses a path that leaves its base', () => {
   assert.equal(segmentsOf('../x'), undefined)
   assert.equal(segmentsOf('a/../../x'), undefined)
   assert.deepEqual(segmentsOf('a/./b//../c'), ['a', 'c'])
 })
 
-test('what files take up is counted so that they fit', () => {
+test('spaceOf returns a size in which the files fit', () => {
   const files = new Map([
     ['a/b', new Uint8Array(500)],
     ['c', new Uint8Array(0)],

@@ -1,6 +1,6 @@
 import { checkPath } from '@gantry/sandbox/internal/languages/file-path'
 
-/** A file or folder of a workspace that lies in memory. There are no links, devices or owners in it. */
+/** A file or folder of an in-memory workspace. It has no links, devices or owners. */
 export type Entry = FileEntry | FolderEntry
 
 export interface FileEntry {
@@ -16,7 +16,7 @@ export interface FolderEntry {
   readonly kind: 'folder'
   readonly id: number
   readonly entries: Map<string, Entry>
-  /** Folders above it; bounded, because trees are walked by functions that call themselves. */
+  /** Number of parent folders; bounded, because trees are walked recursively. */
   depth: number
   changedMs: number
 }
@@ -31,7 +31,7 @@ export type WorkspaceCode =
   | 'ENOTDIR'
   | 'ENOTEMPTY'
 
-/** Why something could not be done, as a system would say it. */
+/** A failed operation, with the system's error code. */
 export class WorkspaceError extends Error {
   readonly code: WorkspaceCode
 
@@ -41,16 +41,16 @@ export class WorkspaceError extends Error {
   }
 }
 
-/** Names on the way to an entry, from the folder that is asked. */
+/** The names of a path, relative to a folder. */
 export type Segments = readonly string[]
 
-/** Files of one sandbox, in memory. What is over the size is refused with ENOSPC. */
+/** Files of one sandbox, in memory. Bytes beyond the size are refused with ENOSPC. */
 export interface Workspace {
   readonly root: FolderEntry
-  /** Whether something was refused with ENOSPC; the caller may reset it. */
+  /** Whether an operation failed with ENOSPC; the caller may reset it. */
   full: boolean
   find(from: FolderEntry, path: Segments): Entry | undefined
-  /** The file under this name, made when there is none. */
+  /** The file under this name, created when it does not exist. */
   openFile(from: FolderEntry, path: Segments, make: 'never' | 'may' | 'must'): FileEntry
   makeFolder(from: FolderEntry, path: Segments): FolderEntry
   write(file: FileEntry, at: number, bytes: Uint8Array): void
@@ -59,7 +59,7 @@ export interface Workspace {
   rename(from: FolderEntry, path: Segments, to: FolderEntry, target: Segments): void
 }
 
-/** What an entry is counted as beside its bytes, so that their number is bounded too. */
+/** Bytes charged for each entry in addition to its content, so that the number of entries is bounded too. */
 const entryBytes = 1_024
 const mostDepth = 32
 const longestName = 255
@@ -94,7 +94,7 @@ export function createWorkspace(diskBytes: number, nowMs: () => number): Workspa
     if (entry.kind === 'file') throw new WorkspaceError('ENOTDIR')
     return entry
   }
-  /** The folder that an entry stands in, and its name there. */
+  /** The folder of an entry, and its name there. */
   const placeOf = (from: FolderEntry, path: Segments): readonly [FolderEntry, string] => {
     const name = path.at(-1)
     if (name === undefined) throw new WorkspaceError('EINVAL')
@@ -114,7 +114,7 @@ export function createWorkspace(diskBytes: number, nowMs: () => number): Workspa
       room.set(file.bytes.subarray(0, file.size))
       file.bytes = room
     }
-    // What is cut off must not come back when the file grows again.
+    // Truncated bytes must not reappear when the file grows again.
     file.bytes.fill(0, size, file.size)
     file.size = size
     file.changedMs = nowMs()
@@ -128,7 +128,7 @@ export function createWorkspace(diskBytes: number, nowMs: () => number): Workspa
     parent.entries.delete(name)
     parent.changedMs = nowMs()
     used -= entryBytes
-    // An open descriptor may still write to it, but nothing of it is left to be found.
+    // An open descriptor may still write to the file, but its content is freed.
     if (entry.kind === 'file') resize(entry, 0)
   }
   const workspace: Workspace = {
@@ -174,7 +174,7 @@ export function createWorkspace(diskBytes: number, nowMs: () => number): Workspa
   return workspace
 }
 
-/** A folder may neither go into itself nor, with what it holds, too deep. */
+/** A folder must not be moved into itself, nor, with its content, below the depth limit. */
 function checkMove(folder: FolderEntry, target: FolderEntry): void {
   const inside = foldersIn(folder)
   if (inside.includes(target)) throw new WorkspaceError('EINVAL')
@@ -192,7 +192,7 @@ function foldersIn(folder: FolderEntry): FolderEntry[] {
   return [folder, ...inside.flatMap(foldersIn)]
 }
 
-/** The names of a path, `.` and `..` worked out; undefined when it leads out of where it begins. */
+/** The names of a path with `.` and `..` resolved; undefined when it leaves its base. */
 export function segmentsOf(path: string): string[] | undefined {
   const segments: string[] = []
   for (const name of path.split('/')) {
@@ -203,14 +203,14 @@ export function segmentsOf(path: string): string[] | undefined {
   return segments
 }
 
-/** What files take up in a workspace, at most. */
+/** The space that files need in a workspace, at most. */
 export function spaceOf(files: ReadonlyMap<string, Uint8Array>): number {
   let space = 0
   for (const [path, bytes] of files) space += bytes.length + path.split('/').length * entryBytes
   return space
 }
 
-/** Fills a workspace with what it starts with. */
+/** Writes the input files into a workspace. */
 export function layOut(workspace: Workspace, files: ReadonlyMap<string, Uint8Array>): void {
   for (const [path, bytes] of files) {
     const segments = segmentsOf(path) ?? []
@@ -229,7 +229,7 @@ export interface Collected {
   readonly skipped: readonly { readonly path: string; readonly reason: string }[]
 }
 
-/** Brings files out, sorted by their paths, as far as they are within the limits. */
+/** Collects files within the limits, sorted by path. */
 export function collect(
   { root }: Workspace,
   most: { readonly files: number; readonly bytes: number } | undefined,
@@ -255,5 +255,5 @@ export function collect(
   return { files, skipped: skipped.slice(0, mostSkipped) }
 }
 
-/** Further ones are not listed. */
+/** Most skipped files that are listed. */
 const mostSkipped = 200

@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer'
 
-const { prototype: typedArray } = Object.getPrototypeOf(Uint8Array) as { prototype: Uint8Array }
+const { prototype: typedArray }: { prototype: Uint8Array } = Object.getPrototypeOf(Uint8Array)
 const { call } = Function.prototype
 
 function getter<T>(name: string): (view: unknown) => T {
@@ -14,17 +14,17 @@ const startOf = getter<number>('byteOffset')
 export const pieceBytes = 65_536
 
 /**
- * Copies bytes to where a program wants them. What it gives for that may be any object, whose own `set` would then hold
- * bytes of the host in its hands; so the language's own is used, which throws for anything but a typed array.
+ * Copies bytes into a program's buffer. The program may pass any object, whose own `set` would receive bytes of the host; so
+ * the built-in `set` is used, which throws for anything but a typed array.
  */
 export const putBytes: (into: Uint8Array, bytes: Uint8Array, offset: number) => void = call.bind(typedArray.set)
 
-/** The bytes that a program gives, seen where they lie; throws for anything but a typed array. */
+/** A view of the bytes that a program passes; throws for anything but a typed array. */
 export function viewOf(given: Uint8Array, offset: number, length: number): Uint8Array {
   return new Uint8Array(bufferOf(given), startOf(given) + offset, length)
 }
 
-/** Goes through bytes in pieces that fit in a frame. */
+/** Splits bytes into pieces that fit into a frame. */
 export function inPieces(bytes: Uint8Array, take: (piece: Uint8Array) => void): void {
   for (let done = 0; done < bytes.length; done += pieceBytes) take(bytes.subarray(done, done + pieceBytes))
 }
@@ -32,26 +32,26 @@ export function inPieces(bytes: Uint8Array, take: (piece: Uint8Array) => void): 
 /** Frames between a Python host and its starter: a byte for the kind, four for the length, then the payload. */
 export const toHost = { job: 1, report: 2 } as const
 export const fromHost = {
-  /** It waits for its job; the payload is the processor time that its start took, in milliseconds, as text. */
+  /** The host waits for its job; the payload is the CPU time of its start, in milliseconds, as text. */
   ready: 1,
   stdout: 2,
   stderr: 3,
   channel: 4,
   /** The program has ended; the payload is its exit code as text. */
   end: 5,
-  /** A file that is brought out: JSON of its path and the number of its bytes, which follow as `content`. */
+  /** A collected file: JSON of its path and its size; its bytes follow as `content`. */
   file: 6,
-  /** A file that is not: JSON of its path and the reason. */
+  /** A skipped file: JSON of its path and the reason. */
   skipped: 7,
-  /** The answer to `report`, behind the files: JSON of HostReport. */
+  /** The answer to `report`, after the files: JSON of HostReport. */
   report: 8,
-  /** A piece of the memory of an interpreter, when one was asked for; `end` comes behind the last. */
+  /** A piece of an interpreter's memory snapshot; `end` follows the last. */
   snapshot: 9,
-  /** A piece of the file that was named last. */
+  /** A piece of the last named file. */
   content: 10,
 } as const
 
-/** Which stream of a program a frame is of. */
+/** The program stream of a frame kind. */
 export function streamOf(kind: number): 'stdout' | 'stderr' | 'channel' | undefined {
   if (kind === fromHost.stdout) return 'stdout'
   if (kind === fromHost.stderr) return 'stderr'
@@ -72,7 +72,7 @@ export interface HostJob {
   readonly files: readonly (readonly [path: string, bytes: number])[]
 }
 
-/** What a host is asked for when its program has ended, or a turn of it. */
+/** Request for files and figures when a program, or one run of a session, has ended. */
 export interface ReportRequest {
   readonly files: number
   readonly bytes: number
@@ -81,7 +81,7 @@ export interface ReportRequest {
 export interface HostReport {
   readonly cpuMs: number
   readonly memoryBytes: number
-  /** Whether memory was refused that the program wanted, and room for files. */
+  /** Whether memory, or space for files, was refused to the program. */
   readonly refusedMemory: boolean
   readonly refusedDisk: boolean
 }
@@ -96,7 +96,7 @@ export function encodeFrame(kind: number, ...parts: readonly Uint8Array[]): Buff
   return Buffer.concat([head, ...parts])
 }
 
-/** A value and the bytes that belong to it, as one payload. */
+/** A value and its bytes as one payload. */
 export function encodeWithBytes(value: unknown, ...parts: readonly Uint8Array[]): Uint8Array[] {
   const text = Buffer.from(JSON.stringify(value))
   const length = Buffer.alloc(4)
@@ -106,11 +106,11 @@ export function encodeWithBytes(value: unknown, ...parts: readonly Uint8Array[])
 
 export function decodeWithBytes<T>(payload: Buffer): { readonly value: T; readonly bytes: Buffer } {
   const length = payload.readUInt32LE(0)
-  const value = JSON.parse(payload.subarray(4, 4 + length).toString()) as T
+  const value: T = JSON.parse(payload.subarray(4, 4 + length).toString())
   return { value, bytes: payload.subarray(4 + length) }
 }
 
-/** Puts frames together out of pieces; throws for one that is longer than `longest`. */
+/** Joins chunks into frames; throws for one that is longer than `longest`. */
 export function createFrameReader(longest: number, take: (kind: number, payload: Buffer) => void) {
   let held: Buffer[] = []
   let heldBytes = 0
@@ -119,7 +119,7 @@ export function createFrameReader(longest: number, take: (kind: number, payload:
       const all = held.length === 1 ? held[0] : undefined
       const whole = all ?? Buffer.concat(held)
       const length = whole.readUInt32LE(1)
-      if (length > longest) throw new RangeError('A frame is longer than it may be.')
+      if (length > longest) throw new RangeError('Protocol error: a frame exceeds the size limit.')
       held = [whole]
       if (heldBytes < headBytes + length) return
       const payload = whole.subarray(headBytes, headBytes + length)

@@ -3,10 +3,10 @@ import { readFileSync, readSync, writeSync } from 'node:fs'
 import { createRandom, type RandomFill } from '../guest/random.ts'
 import { encodeFrame, headBytes } from './frames.ts'
 
-/** What a host keeps of Node, in closures, before it gives up the rest. */
+/** The functions of Node that a host keeps in closures before it removes the others. */
 export interface HostNode {
   send(kind: number, ...parts: readonly Uint8Array[]): void
-  /** Waits for the next frame; exits when the starter is gone. */
+  /** Waits for the next frame; exits when the starter has closed the channel. */
   receive(): { readonly kind: number; readonly payload: Buffer }
   /** Diagnostics for the starter; never a program's output. */
   complain(text: string): void
@@ -51,28 +51,92 @@ export function takeNode(): HostNode {
   }
 }
 
-/** What of the globals stays: the language itself, and what Pyodide needs to start. */
+/** Globals that are kept: the language itself, and what Pyodide needs to start. */
 const kept = new Set([
-  ...['Object', 'Function', 'Array', 'Number', 'parseFloat', 'parseInt', 'Infinity', 'NaN', 'undefined', 'Boolean'],
-  ...['String', 'Symbol', 'Date', 'Promise', 'RegExp', 'Error', 'AggregateError', 'EvalError', 'RangeError', 'JSON'],
-  ...['ReferenceError', 'SyntaxError', 'TypeError', 'URIError', 'globalThis', 'Math', 'Intl', 'ArrayBuffer', 'Atomics'],
-  ...['SharedArrayBuffer', 'Uint8Array', 'Int8Array', 'Uint16Array', 'Int16Array', 'Uint32Array', 'Int32Array'],
-  ...['BigUint64Array', 'BigInt64Array', 'Uint8ClampedArray', 'Float16Array', 'Float32Array', 'Float64Array'],
-  ...['DataView', 'Map', 'BigInt', 'Set', 'Iterator', 'WeakMap', 'WeakSet', 'WeakRef', 'FinalizationRegistry', 'Proxy'],
-  ...['Reflect', 'decodeURI', 'decodeURIComponent', 'encodeURI', 'encodeURIComponent', 'escape', 'unescape'],
-  ...['isFinite', 'isNaN', 'SuppressedError', 'DisposableStack', 'AsyncDisposableStack', 'WebAssembly', 'TextEncoder'],
-  ...['TextDecoder', 'performance', 'setTimeout', 'clearTimeout', 'AbortSignal', 'AbortController', 'MessageChannel'],
+  'Object',
+  'Function',
+  'Array',
+  'Number',
+  'parseFloat',
+  'parseInt',
+  'Infinity',
+  'NaN',
+  'undefined',
+  'Boolean',
+  'String',
+  'Symbol',
+  'Date',
+  'Promise',
+  'RegExp',
+  'Error',
+  'AggregateError',
+  'EvalError',
+  'RangeError',
+  'JSON',
+  'ReferenceError',
+  'SyntaxError',
+  'TypeError',
+  'URIError',
+  'globalThis',
+  'Math',
+  'Intl',
+  'ArrayBuffer',
+  'Atomics',
+  'SharedArrayBuffer',
+  'Uint8Array',
+  'Int8Array',
+  'Uint16Array',
+  'Int16Array',
+  'Uint32Array',
+  'Int32Array',
+  'BigUint64Array',
+  'BigInt64Array',
+  'Uint8ClampedArray',
+  'Float16Array',
+  'Float32Array',
+  'Float64Array',
+  'DataView',
+  'Map',
+  'BigInt',
+  'Set',
+  'Iterator',
+  'WeakMap',
+  'WeakSet',
+  'WeakRef',
+  'FinalizationRegistry',
+  'Proxy',
+  'Reflect',
+  'decodeURI',
+  'decodeURIComponent',
+  'encodeURI',
+  'encodeURIComponent',
+  'escape',
+  'unescape',
+  'isFinite',
+  'isNaN',
+  'SuppressedError',
+  'DisposableStack',
+  'AsyncDisposableStack',
+  'WebAssembly',
+  'TextEncoder',
+  'TextDecoder',
+  'performance',
+  'setTimeout',
+  'clearTimeout',
+  'AbortSignal',
+  'AbortController',
+  'MessageChannel',
 ])
 
-/** What can still be changed of the world that Pyodide sees. */
+/** The parts of the environment of Pyodide that can still be changed. */
 export interface Shell {
-  /** Where random bytes come from, and what time it is. */
+  /** Sets the source of random bytes and the clock. */
   show(random: RandomFill, nowMs: (() => number) | undefined): void
 }
 
 /**
- * Makes the globals those of a bare JavaScript shell, for which Pyodide is made too. It then never asks for Node's modules,
- * so there is nothing in reach of a program that leads to files, processes or a network.
+ * Reduces the globals to those of a bare JavaScript shell, which Pyodide supports. It then never loads Node's modules, so
+ * a program can reach nothing that leads to files, processes or a network.
  */
 export function becomeShell(folder: string, complain: (text: string) => void): Shell {
   const date = Date.now
@@ -83,17 +147,17 @@ export function becomeShell(folder: string, complain: (text: string) => void): S
   const say = (...words: unknown[]): void => complain(words.map(String).join(' '))
   Object.assign(globalThis, {
     console: { log: say, info: say, warn: say, error: say, debug: say },
-    // These three are how Pyodide knows a shell, and how it reads its own files in one.
+    // Pyodide detects a shell by these three, and reads its own files through them.
     read: () => '',
     load: () => undefined,
     readbuffer(path: string): Uint8Array {
       if (!path.startsWith(folder)) throw new Error('This is no file of Pyodide.')
       return readFileSync(path)
     },
-    // In a shell it takes random bytes from a command, and so from here; the last word says how many.
+    // In a shell Pyodide runs a command for random bytes, and so gets them here; the last word is their number.
     os: { system: (_program: string, words: readonly string[]) => randomBase64(random, words) },
   })
-  // Code that can set this sees functions of the host in the stack of any error.
+  // Code that can set this sees host functions in the stack of any error.
   Object.defineProperty(Error, 'prepareStackTrace', { value: undefined, writable: false, configurable: false })
   return {
     show(fill, nowMs) {
@@ -104,8 +168,8 @@ export function becomeShell(folder: string, complain: (text: string) => void): S
 }
 
 /**
- * Once Pyodide is there, it reads no file, compiles no module and starts no timer any more. The language is frozen then: the
- * host speaks it too, and a program that got hold of some of it must not change what the host says.
+ * After its start Pyodide reads no file, compiles no module and starts no timer. The built-ins are frozen then: the host
+ * uses them too, and a program that reaches JavaScript must not change what the host sends.
  */
 export function closeShell(): void {
   for (const name of startingOnly) Reflect.deleteProperty(globalThis, name)
@@ -121,8 +185,17 @@ export function closeShell(): void {
 }
 
 const startingOnly = [
-  ...['read', 'load', 'readbuffer', 'WebAssembly', 'MessageChannel', 'AbortSignal', 'AbortController', 'setTimeout'],
-  ...['clearTimeout', 'SharedArrayBuffer', 'Atomics'],
+  'read',
+  'load',
+  'readbuffer',
+  'WebAssembly',
+  'MessageChannel',
+  'AbortSignal',
+  'AbortController',
+  'setTimeout',
+  'clearTimeout',
+  'SharedArrayBuffer',
+  'Atomics',
 ]
 
 function randomBase64(random: RandomFill, words: readonly string[]): string {

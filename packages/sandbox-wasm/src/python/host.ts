@@ -1,9 +1,8 @@
 import { Buffer } from 'node:buffer'
 import { readFileSync } from 'node:fs'
-import { createDisk } from './disk.ts'
 import { fromHost, inPieces } from './frames.ts'
 import { becomeShell, closeShell, type HostNode, takeNode } from './host-node.ts'
-import { capMemory, restorePyodide, startPyodide } from './pyodide.ts'
+import { capMemory, createDisk, restorePyodide, startPyodide } from './pyodide.ts'
 import { createService } from './service.ts'
 
 /**
@@ -90,12 +89,12 @@ def enter(code):
 `
 
 /**
- * The process in which a Python program runs: `node host.mjs <folder of pyodide> <snapshot>` becomes an interpreter, says
- * `ready` and waits for its job on descriptor 3; `node host.mjs <folder of pyodide> --make <folder of drivers>` sends the
- * memory of one. What it knows of Node it holds in closures; to the program there is only Python.
+ * The process of a Python program. `node host.mjs <folder of pyodide> <snapshot>` becomes an interpreter, sends `ready` and
+ * waits for its job on descriptor 3; `node host.mjs <folder of pyodide> --make <folder of drivers>` sends the memory
+ * snapshot of one. Its references to Node are in closures; the program sees only Python.
  *
- * The driver leads: it reads its job from a device, which is where the host waits for one, writes its value there, and its
- * exit comes back here as something thrown.
+ * The driver is in control: it reads its job from a device, where the host waits for one, writes its value there, and its
+ * exit returns here as an exception.
  */
 async function main(): Promise<never> {
   const [, , folder = '', snapshot = '', drivers = ''] = process.argv
@@ -118,23 +117,22 @@ async function main(): Promise<never> {
 
 const driverFiles = ['python.py', 'python_channel.py', 'python_json.py', 'python_returns.py', 'python_still.py']
 const enter = "import sys; guest = sys.modules['gantry_guest']; guest.enter(guest.code)"
-/** As a system says of a program that aborts. */
+/** The exit code of a program that aborts, as on a POSIX system. */
 const fatalCode = 134
 
-/** Runs Python until it ends, by its exit or because it fell. */
+/** Runs Python until it exits or crashes. */
 function exitCodeOf(node: HostNode, run: () => void): number {
   try {
     run()
     return 0
   } catch (error) {
-    const { status } = error as { status?: unknown }
-    if (typeof status === 'number') return status
+    if (error instanceof Object && 'status' in error && typeof error.status === 'number') return error.status
     node.send(fromHost.stderr, Buffer.from(`Fatal Python error: ${String(error).slice(0, 4_096)}\n`))
     return fatalCode
   }
 }
 
-/** Makes an interpreter with the driver in it, and sends its memory. */
+/** Starts an interpreter with the driver in it, and sends its memory. */
 async function make(node: HostNode, folder: string, sources: readonly Uint8Array[]): Promise<never> {
   const pyodide = await startPyodide(folder)
   pyodide.FS.mkdirTree('/gantry/drivers')

@@ -2,10 +2,10 @@ import { duplexPair } from 'node:stream'
 import { createFrameReader, encodeFrame } from './frames.ts'
 import type { HostProcess } from './host-process.ts'
 
-/** A host that says what a test lets it say; `answer` is called with the kind of everything it is sent. */
+/** A host that sends what a test scripts; `answer` is called with the kind of every frame it receives. */
 export interface ScriptedHost extends HostProcess {
   say(kind: number, payload?: string | Uint8Array): void
-  /** Bytes that need not be a frame. */
+  /** Writes bytes that need not be a frame. */
   write(bytes: Uint8Array): void
   readonly killed: boolean
 }

@@ -30,25 +30,25 @@ import {
 import type { SnapshotIndex } from './pyodide.ts'
 
 export interface InstallOptions {
-  /** Where the snapshot of an interpreter lies; only this user may write there. */
+  /** Folder of the interpreter snapshot; only this user may write there. */
   readonly cacheFolder?: string
-  /** Starts hosts in something stronger than a plain process. */
+  /** Starts hosts with stronger isolation than a plain process. */
   readonly spawnHost?: SpawnHost
 }
 
 /** A Python that can be started here. */
 export interface Installation {
   readonly version: string
-  /** Starts an interpreter, whose memory cannot grow beyond a size. */
+  /** Starts an interpreter whose memory cannot grow beyond a size. */
   start(memoryBytes: number): HostClient
-  /** Whether the self-test was passed, by these very files. */
+  /** Whether these exact files have passed the self-test. */
   tested(): Promise<boolean>
   markTested(): Promise<void>
 }
 
-/** What a host is started with. */
+/** The files and command of a host. */
 interface Place {
-  /** With a slash at its end, as Pyodide wants it. */
+  /** With a trailing slash, as Pyodide requires. */
   readonly pyodide: string
   readonly folder: string
   readonly spawn: SpawnHost
@@ -56,14 +56,14 @@ interface Place {
 }
 
 /**
- * Finds Pyodide and the kept memory of an interpreter, which is made when it is not there: that takes seconds, once for
- * each version on a machine.
+ * Finds Pyodide and the interpreter snapshot, which is created when missing: that takes seconds, once for each version
+ * on a machine.
  * - Errors: SANDBOX_INIT_FAILED.
  */
 export async function install(options: InstallOptions, signal: AbortSignal): Promise<Installation> {
   const require = createRequire(import.meta.url)
   const manifest = require.resolve('pyodide/package.json')
-  const { version } = require(manifest) as { version: string }
+  const { version }: { version: string } = require(manifest)
   const pyodide = `${await realpath(dirname(manifest))}/`
   const host = await readHostFiles(version)
   const cache = await ownFolder(options.cacheFolder ?? join(tmpdir(), `gantry-wasm-${process.getuid?.() ?? 0}`))
@@ -72,7 +72,7 @@ export async function install(options: InstallOptions, signal: AbortSignal): Pro
     await removeOld(cache)
     await build(options, host, { pyodide, folder }, signal)
   }
-  // So that it is not taken for an old one.
+  // Marks the folder as used, so that it is not removed as old.
   await utimes(folder, new Date(), new Date())
   const place = { pyodide, folder, ...(await spawnerFor(options, pyodide, folder, signal)) }
   return {
@@ -83,7 +83,7 @@ export async function install(options: InstallOptions, signal: AbortSignal): Pro
   }
 }
 
-/** Makes the folder of an installation beside the others, whole or not at all. */
+/** Creates the folder of an installation atomically. */
 async function build(
   options: InstallOptions,
   { modules, drivers }: HostFiles,
@@ -130,7 +130,7 @@ async function makeSnapshot(place: Place, drivers: string, signal: AbortSignal):
   }
 }
 
-/** Only what is not zero is written; the file has holes in place of the rest. */
+/** Writes only non-zero bytes; the file is sparse. */
 async function writeSnapshot(folder: string, snapshot: Uint8Array): Promise<void> {
   const index = indexOf(snapshot)
   const file = await open(join(folder, 'snapshot'), 'wx')
@@ -145,7 +145,7 @@ async function writeSnapshot(folder: string, snapshot: Uint8Array): Promise<void
   await writeFile(join(folder, 'snapshot.json'), JSON.stringify(index))
 }
 
-/** How hosts are started, tried out on what they have to read. */
+/** Returns how hosts are started, tested on the files that they must read. */
 async function spawnerFor(
   { spawnHost }: InstallOptions,
   pyodide: string,
@@ -158,7 +158,7 @@ async function spawnerFor(
 }
 
 const pageBytes = 65_536
-/** The heap for Emscripten's own code and names of files; Python's memory is not on it. */
+/** The heap for Emscripten's code and file names; Python's memory is not on it. */
 const heapMebibytes = 192
 
 function startHost(
@@ -173,9 +173,9 @@ function startHost(
     ...[pyodide, `${folder}/`, ...readable].map((path) => `--allow-fs-read=${path}`),
     '--disallow-code-generation-from-strings',
     `--max-old-space-size=${heapMebibytes}`,
-    // Pyodide is ours, so its code need not be looked through at each start.
+    // Pyodide is trusted, so its code need not be validated at each start.
     '--wasm-lazy-validation',
-    // Helping threads cost more at the start than they give later.
+    // Helper threads cost more at the start than they save later.
     '--single-threaded',
     ...pages,
     '--no-warnings',
@@ -186,7 +186,7 @@ function startHost(
   return connectHost(spawn([...confinement, ...command] as [string, ...string[]], { TZ: 'UTC' }))
 }
 
-/** A folder in which only this user writes; all may read, because a host may run as another user. */
+/** A folder that only this user can write to; all may read it, because a host may run as another user. */
 async function ownFolder(path: string): Promise<string> {
   await mkdir(path, { recursive: true, mode: 0o755 })
   const stats = await lstat(path)
@@ -200,7 +200,7 @@ async function ownFolder(path: string): Promise<string> {
 
 const dayMs = 86_400_000
 
-/** Removes what was not used for a month, and what a process left that was killed while making it. */
+/** Removes installations that were not used for a month, and drafts of processes that were killed. */
 async function removeOld(cache: string): Promise<void> {
   for (const name of await readdir(cache)) {
     if (!/^[0-9a-f]{32}(?:\.[0-9a-f]{12})?$/.test(name)) continue
@@ -218,24 +218,29 @@ async function exists(path: string): Promise<boolean> {
   )
 }
 
-/** Everything that a host is made of, and a name for exactly this. */
+/** All files of a host, and a hash that identifies them. */
 interface HostFiles {
-  /** As Node runs it, by path in the folder of a host. */
+  /** Module sources as Node runs them, by path in the folder of a host. */
   modules(): ReadonlyMap<string, string>
-  /** Where the driver's files lie. */
+  /** The folder of the driver's files. */
   readonly drivers: string
   readonly digest: string
 }
 
 const modules = [
-  ...['guest/random', 'guest/web-assembly', 'python/disk', 'python/frames', 'python/host', 'python/host-node'],
-  ...['python/pyodide', 'python/service'],
+  'guest/random',
+  'guest/binary',
+  'python/frames',
+  'python/host',
+  'python/host-node',
+  'python/pyodide',
+  'python/service',
 ]
 const drivers = ['python.py', 'python_channel.py', 'python_json.py', 'python_returns.py', 'python_still.py']
 
 /**
- * Reads them. A host gets copies without types: stripping them at each start would take longer than all the rest, and it
- * then needs no leave to read anything of ours.
+ * Reads the files of a host. A host gets copies without types: stripping them at each start would take longer than
+ * everything else, and the host needs no read access to our files.
  */
 async function readHostFiles(version: string): Promise<HostFiles> {
   const files = modules.map((name) => ownFile(name))
@@ -259,10 +264,10 @@ function asModule(file: string, text: string): string {
 
 const blockBytes = 65_536
 const zeros = Buffer.alloc(blockBytes)
-/** Where the head of a snapshot of Pyodide says how long it is. */
+/** Offset of the header length in a Pyodide snapshot. */
 const headLengthAt = 4
 
-/** Finds the stretches of a kept memory that are not all zero. */
+/** Finds the non-zero ranges of a snapshot. */
 function indexOf(snapshot: Uint8Array): SnapshotIndex {
   const bytes = Buffer.from(snapshot.buffer, snapshot.byteOffset, snapshot.byteLength)
   const headBytes = bytes.readUInt32LE(headLengthAt)

@@ -1,7 +1,8 @@
 import { Buffer } from 'node:buffer'
 import { closeSync, openSync, readFileSync, readSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
-import { pageBytes, type WasmMemory, webAssembly } from '../guest/web-assembly.ts'
+import { pageBytes, type WasmMemory, webAssembly } from '../guest/binary.ts'
+import { viewOf } from './frames.ts'
 
 /** The part of Pyodide that a host uses. */
 export interface Pyodide {
@@ -19,7 +20,7 @@ interface OutputOptions {
   isatty: boolean
 }
 
-/** Emscripten's file system, which lies in memory. */
+/** Emscripten's in-memory file system. */
 export interface FileSystem {
   readonly filesystems: {
     readonly MEMFS: {
@@ -45,7 +46,7 @@ export interface FileSystem {
 export interface FileNode {
   readonly mode: number
   readonly name: string
-  /** The bytes of a file, at least `usedBytes` of them; by name, what a folder holds. */
+  /** The bytes of a file, at least `usedBytes` of them; or the entries of a folder, by name. */
   readonly contents: Uint8Array | { readonly [name: string]: FileNode } | null
   readonly usedBytes: number
 }
@@ -66,14 +67,14 @@ export interface DeviceOperations {
   write(stream: object, buffer: Uint8Array, offset: number, length: number): number
 }
 
-/** Where the parts of a kept memory stand in its file: behind a head, those stretches of it that are not all zero. */
+/** Positions of the parts of a snapshot in its file: a header, then its non-zero ranges. */
 export interface SnapshotIndex {
   readonly headBytes: number
   readonly memoryBytes: number
   readonly stretches: readonly (readonly [start: number, bytes: number])[]
 }
 
-/** Pyodide's memory settings before its start, and what restores a snapshot afterwards. */
+/** Pyodide's memory settings before its start, and the function that restores a snapshot afterwards. */
 interface Settings {
   INITIAL_MEMORY: number
   HEAPU8: Uint8Array
@@ -84,17 +85,17 @@ type Create = (settings: Settings) => Promise<unknown>
 
 const options = { env: { HOME: '/work', PYTHONHASHSEED: '0' }, jsglobals: Object.freeze(Object.create(null)) }
 
-/** An interpreter that will be kept: started from nothing, which takes seconds. */
+/** Starts an interpreter from scratch, for a snapshot; takes seconds. */
 export async function startPyodide(folder: string): Promise<Pyodide> {
   return await load(folder, { _makeSnapshot: true }, (create) => create)
 }
 
 /**
- * An interpreter as it was kept. Its memory is read straight to where it belongs; Pyodide itself would want all of it in
- * another place first.
+ * Restores an interpreter from a snapshot. Its memory is read directly to its place; Pyodide itself would first need all of
+ * it in another buffer.
  */
 export async function restorePyodide(folder: string, file: string): Promise<Pyodide> {
-  const index = JSON.parse(readFileSync(`${file}.json`, 'utf8')) as SnapshotIndex
+  const index: SnapshotIndex = JSON.parse(readFileSync(`${file}.json`, 'utf8'))
   const snapshot = openSync(file, 'r')
   const head = Buffer.alloc(index.headBytes)
   readSync(snapshot, head)
@@ -116,13 +117,18 @@ export async function restorePyodide(folder: string, file: string): Promise<Pyod
   }
 }
 
+interface PyodideModule {
+  loadPyodide(options: object): Promise<Pyodide>
+}
+
 async function load(folder: string, how: object, around: (create: Create) => Create): Promise<Pyodide> {
-  const [{ loadPyodide }, { default: create }] = (await Promise.all([
+  const loading: [Promise<PyodideModule>, Promise<{ default: Create }>] = [
     import(pathToFileURL(`${folder}pyodide.mjs`).href),
     import(pathToFileURL(`${folder}pyodide.asm.mjs`).href),
-  ])) as [{ loadPyodide(options: object): Promise<Pyodide> }, { default: Create }]
-  const { info } = JSON.parse(readFileSync(`${folder}pyodide-lock.json`, 'utf8')) as { info: object }
-  // Without a list of packages it has none to look for elsewhere.
+  ]
+  const [{ loadPyodide }, { default: create }] = await Promise.all(loading)
+  const { info }: { info: object } = JSON.parse(readFileSync(`${folder}pyodide-lock.json`, 'utf8'))
+  // Without a package list Pyodide has none to download.
   const lockFileContents = JSON.stringify({ info, packages: {} })
   const given = { ...options, ...how, indexURL: folder, packageBaseUrl: folder, lockFileContents }
   return await loadPyodide({ ...given, createPyodideModule: around(create) })
@@ -138,14 +144,14 @@ function fill(memory: Uint8Array, file: number, { headBytes, stretches }: Snapsh
   }
 }
 
-/** Holds the linear memories of a process to a size. */
+/** Caps the linear memories of a process. */
 export interface MemoryCap {
   limit(bytes: number): void
   /** Whether memory was refused since the limit was set. */
   readonly refused: boolean
 }
 
-/** Stands between Pyodide and every growth of its memory, which it asks for by this one method. */
+/** Wraps the one method by which Pyodide grows its memory. */
 export function capMemory(): MemoryCap {
   const prototype = webAssembly.Memory.prototype
   const { grow } = prototype
@@ -166,4 +172,101 @@ export function capMemory(): MemoryCap {
       return refused
     },
   }
+}
+
+/** The file system of a Python host: limited in size, filled with input files, and walked for collection. */
+export interface Disk {
+  /** Sets the byte limit of all files, not counting those that existed before. */
+  limit(bytes: number): void
+  /** Whether a write was refused for lack of space. */
+  readonly refused: boolean
+  layOut(files: readonly (readonly [path: string, bytes: Uint8Array])[]): void
+  /** Calls `file` for each file in path order, with its bytes; links and special files go to `other` with a reason. */
+  walk(file: (path: string, bytes: Uint8Array) => void, other: (path: string, reason: string) => void): void
+}
+
+const home = '/work'
+const noSpace = 51
+const mostDepth = 32
+const mostEntries = 20_000
+
+export function createDisk(fs: FileSystem): Disk {
+  const { MEMFS } = fs.filesystems
+  const { stream } = MEMFS.ops_table.file
+  const [write, resize] = [stream.write, MEMFS.resizeFileStorage]
+  /** Bytes of the files that existed before any program. */
+  let base: number | undefined
+  let [most, used, refused] = [Number.POSITIVE_INFINITY, 0, false]
+
+  /** The count only grows, so it is recomputed before a refusal. */
+  const take = (node: FileNode, size: number): void => {
+    const more = size - node.usedBytes
+    if (more <= 0) return
+    if (used + more > most) used = sizeOf(fs, fs.root, new Set())
+    if (used + more > most) {
+      refused = true
+      throw new fs.ErrnoError(noSpace)
+    }
+    used += more
+  }
+  stream.write = (open, buffer, offset, length, position, canOwn) => {
+    take(open.node, position + length)
+    return write(open, buffer, offset, length, position, canOwn)
+  }
+  MEMFS.resizeFileStorage = (node, size) => {
+    take(node, size)
+    resize(node, size)
+  }
+  return {
+    limit(bytes) {
+      refused = false
+      used = sizeOf(fs, fs.root, new Set())
+      base ??= used
+      most = base + bytes
+    },
+    get refused() {
+      return refused
+    },
+    layOut(files) {
+      fs.mkdirTree(home)
+      for (const [path, bytes] of files) {
+        fs.mkdirTree(`${home}/${path}`.replace(/\/[^/]*$/, ''))
+        // A plain copy, because the program can reach what is stored there.
+        fs.writeFile(`${home}/${path}`, new Uint8Array(bytes))
+      }
+      fs.chdir(home)
+    },
+    walk(file, other) {
+      let entries = 0
+      const visit = (folder: FileNode, prefix: string, depth: number): void => {
+        for (const [name, node] of membersOf(folder)) {
+          if (++entries > mostEntries) return
+          const path = prefix + name
+          if (fs.isFile(node.mode)) file(path, viewOf(node.contents as Uint8Array, 0, node.usedBytes))
+          else if (!fs.isDir(node.mode)) other(path, fs.isLink(node.mode) ? 'a symbolic link' : 'a device')
+          else if (depth === mostDepth) other(path, 'too deep')
+          else visit(node, `${path}/`, depth + 1)
+        }
+      }
+      visit(fs.lookupPath(home, {}).node, '', 1)
+    },
+  }
+}
+
+function membersOf({ contents }: FileNode): [string, FileNode][] {
+  if (contents === null || ArrayBuffer.isView(contents)) return []
+  return Object.entries(contents).sort(([one], [other]) => (one < other ? -1 : 1))
+}
+
+/** Bytes of all files below a folder; a mounted folder lies elsewhere and is small. */
+function sizeOf(fs: FileSystem, folder: FileNode, seen: Set<FileNode>): number {
+  let bytes = 0
+  const pending = [folder]
+  for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
+    if (seen.has(node)) continue
+    seen.add(node)
+    if (fs.isFile(node.mode)) bytes += node.usedBytes
+    else if (fs.isDir(node.mode)) for (const [, inner] of membersOf(node)) pending.push(inner)
+  }
+  return bytes
 }

@@ -9,8 +9,7 @@ import { pythonAttack } from '../guest/self-test.ts'
 import { createBench, limits, readable } from '../run.fixture.ts'
 import { createWasmRuntime } from '../wasm.ts'
 import { createFrameReader } from './frames.ts'
-import { type HostProcess, spawnPlainly } from './host-process.ts'
-import { usageOf } from './watch-host.ts'
+import { type HostProcess, spawnPlainly, usageOf } from './host-process.ts'
 
 const bench = createBench()
 const py = (code: string, options = {}) => bench.code('python', code, options)
@@ -30,7 +29,7 @@ Array = to_js([1]).constructor
 Bytes = to_js(b'1').constructor
 push = Array.prototype.push`
 
-test('Python prints, returns, awaits, reads its input and its files, and gives files out', async () => {
+test('a Python program prints, returns, awaits, reads stdin and files, and its files are collected', async () => {
   const { stdout, stderr, value, outcome, exit, skipped } = await py(
     `import asyncio, os, sys
 print(open('in/a.txt').read(), sys.stdin.read(), os.environ['NAME'], os.getcwd())
@@ -64,7 +63,7 @@ return await asyncio.gather(slow('x'), slow('y'))`,
   assert.deepEqual(skipped, [{ path: 'link', reason: 'a symbolic link' }])
 })
 
-test('from Python nothing leads to JavaScript, to files, processes or a network', async () => {
+test('a Python program reaches neither JavaScript nor host files, processes or network', async () => {
   const { program } = pythonAttack
   assert.ok(program.kind === 'code')
   const { value } = await py(program.code)
@@ -76,7 +75,7 @@ test('from Python nothing leads to JavaScript, to files, processes or a network'
     assert.ok(control.found.includes(way), String(control.found))
 })
 
-test('with a seed and a fixed clock the same code gives the same result, and without them another', async () => {
+test('with a seed and a fixed clock the same code gives the same result, and without them a different one', async () => {
   const code = `import datetime, os, random, time, uuid
 return [random.random(), random.Random().random(), os.urandom(4).hex(), str(uuid.uuid4()), time.time(), str(datetime.datetime.now()), list({'a', 'b', 'c'}), hash('x')]`
   const deterministic = { seed: 5, nowMs: 1_700_000_000_000 }
@@ -93,7 +92,7 @@ return [random.random(), random.Random().random(), os.urandom(4).hex(), str(uuid
   }
 })
 
-test('a session keeps its names and files, and ends with a run that overruns', async () => {
+test('a session keeps its names and files, and a run that exceeds a limit ends it', async () => {
   const sandbox = await bench.runtime.open(
     { language: 'python', limits: { ...limits, wallMs: 2_000 }, network: 'none', session: true },
     signal,
@@ -114,7 +113,7 @@ test('a session keeps its names and files, and ends with a run that overruns', a
   await sandbox.ended
 })
 
-test('what is refused to a program that then fails is the limit that ended it', async () => {
+test('a program that fails after a refused allocation or write reports that limit as hit', async () => {
   const many = `import os
 index = 0
 while True:
@@ -131,7 +130,7 @@ while True:
   assert.deepEqual([caught.hit, caught.stdout], [undefined, 'went on\n'])
 })
 
-test('a call in C that takes for ever is ended, and a deep recursion does not take the host along', async () => {
+test('an endless call in C is killed, and deep recursion does not crash the runtime', async () => {
   const [power, deep] = await Promise.all([
     py('10 ** 10 ** 8', { limits: { wallMs: 1_000 } }),
     py('import sys\nsys.setrecursionlimit(10 ** 6)\ndef f(n): return f(n + 1)\nf(0)', { limits: { wallMs: 3_000 } }),
@@ -140,7 +139,7 @@ test('a call in C that takes for ever is ended, and a deep recursion does not ta
   assert.ok(deep.hit === 'wallMs' || ('code' in deep.exit && deep.exit.code !== 0))
 })
 
-test('a host that ends while it waits ends its sandbox; one that ends in a run is a broken sandbox', async () => {
+test('an idle host process that exits ends its sandbox; one that exits during a run fails it with BACKEND_FAILED', async () => {
   const hosts: HostProcess[] = []
   const runtime = createWasmRuntime({
     spawnHost(argv, env) {
@@ -164,7 +163,7 @@ test('a host that ends while it waits ends its sandbox; one that ends in a run i
   }
 })
 
-test('a program that says that its turn is done, and goes on, is held to its limits', async () => {
+test('limits apply to a program that reports the end of its turn and continues', async () => {
   const sandbox = await bench.runtime.open(
     { language: 'python', limits: { ...limits, cpuMs: 500 }, network: 'none', session: true },
     signal,
@@ -175,7 +174,7 @@ test('a program that says that its turn is done, and goes on, is held to its lim
   await sandbox.ended
 })
 
-test('a program that gets hold of JavaScript gets nothing of the host from its devices, and changes nothing for it', async () => {
+test('a program that reaches JavaScript gets no host object through its devices and cannot change built-ins', async () => {
   const { stdout, stderr, exit, value } = await py(`${reachJavaScript}
 found = []
 for fd in (0, 3):
@@ -204,7 +203,7 @@ return [found, trap.length]`)
   assert.equal(stdout, 'kept\n')
 })
 
-test('what a program writes at once comes in pieces, and is cut off like any other', async () => {
+test('a large write is sent in frames of at most 64 KiB and is subject to the output limits', async () => {
   let longest = 0
   const runtime = createWasmRuntime({
     spawnHost(argv, env) {
@@ -240,7 +239,7 @@ test('what a program writes at once comes in pieces, and is cut off like any oth
   }
 })
 
-test('a folder in which others may write is not used', async () => {
+test('a cache folder that others can write to is refused', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'gantry-cache-'))
   await chmod(folder, 0o777)
   const runtime = createWasmRuntime({ cacheFolder: folder })
@@ -253,7 +252,7 @@ test('a folder in which others may write is not used', async () => {
   }
 })
 
-test('interpreters go with whoever started them, also when that is killed', {
+test('interpreter processes exit when the process that started them is killed', {
   skip: process.platform !== 'linux',
 }, async () => {
   const starter = spawn(process.execPath, [join(import.meta.dirname, 'starter.fixture.ts')], {

@@ -9,15 +9,15 @@ import type { HostClient } from './host-process.ts'
 import { type Installation, type InstallOptions, install } from './installation.ts'
 import { createPythonRuns } from './run-job.ts'
 
-/** Python of one runtime: made ready and attacked once, before its first program. */
+/** Python of one runtime: prepared and self-tested once, before its first program. */
 export interface Python {
   /** Waits until Python is ready, which takes seconds the first time on a machine. */
   open(spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox>
-  /** Why it is not used, after its self-test failed. */
+  /** The refusal after a failed self-test. */
   readonly refusal: Refusal | undefined
   /** Whether it has passed its self-test. */
   readonly tested: boolean
-  /** Ends what is being made ready; sandboxes are their owners'. */
+  /** Cancels the preparation; sandboxes belong to their owners. */
   close(): Promise<void>
 }
 
@@ -47,7 +47,7 @@ export function createPython(options: InstallOptions): Python {
     tested = true
     return installed
   }
-  /** Once for all who wait; what failed is tried again by the next. */
+  /** Shared by all waiting callers; the next caller retries after a failure. */
   const ready = (): Promise<Installation> => {
     installing ??= makeReady().catch((error: unknown) => {
       installing = undefined
@@ -71,12 +71,12 @@ export function createPython(options: InstallOptions): Python {
 }
 
 /**
- * A sandbox for Python: a process of its own, with an interpreter that waits in it. It ends with its program; in a session
- * with the first run that is cancelled, overruns or breaks.
+ * A sandbox for Python: its own process with a warm interpreter. It ends with its program; a session ends with the first
+ * run that is cancelled, exceeds a limit or breaks.
  */
 export async function openPythonSandbox(host: HostClient, spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> {
   const startCpuMs = await readyHost(host, signal)
-  const turns = createPythonRuns(host, spec, startCpuMs)
+  const runs = createPythonRuns(host, spec, startCpuMs)
   let used = false
   return {
     id: randomBytes(9).toString('base64url'),
@@ -86,13 +86,13 @@ export async function openPythonSandbox(host: HostClient, spec: SandboxSpec, sig
       checkSpace(job, spec)
       if (used && spec.session !== true) throw new ToolError('INTERNAL', 'A sandbox runs one program only.')
       used = true
-      return await turns.run(job, jobSignal)
+      return await runs.run(job, jobSignal)
     },
     dispose: host.kill,
   }
 }
 
-/** Waits until a host is an interpreter; the processor time that this took. */
+/** Waits until a host is ready; returns the CPU time of its start. */
 async function readyHost(host: HostClient, signal: AbortSignal): Promise<number> {
   const ready = Promise.withResolvers<number>()
   host.listen((kind, payload) => {

@@ -35,7 +35,7 @@ function play(script: Script) {
   return { host, outcome: createPythonRuns(connectHost(host), spec, 0).run(job, AbortSignal.timeout(20_000)) }
 }
 
-test('a host that runs its program and reports has ended it', async () => {
+test('a run ends with the outcome, files and usage that the host reports', async () => {
   const { outcome } = play({
     run(host) {
       host.say(fromHost.stdout, 'said')
@@ -55,13 +55,13 @@ test('a host that runs its program and reports has ended it', async () => {
   assert.deepEqual(files.get('empty'), new Uint8Array(0))
 })
 
-test('a host that says that its program has ended, and then does not report, is held to the limits', async () => {
+test('limits apply to a host that ends its program and then sends no report', async () => {
   const { host, outcome } = play({ wallMs: 200, report: () => undefined })
   const { hit, exit } = await outcome
   assert.deepEqual([hit, exit, host.killed], ['wallMs', { signal: 'SIGKILL' }, true])
 })
 
-test('so is one that says so in a session, on the channel of its program', async () => {
+test('limits apply to a session host that sends the done line and then no report', async () => {
   const done = (host: ScriptedHost): void => host.say(fromHost.channel, '{"done":true,"code":0}\n')
   const { host, outcome } = play({ run: done, wallMs: 200, session: true, report: () => undefined })
   assert.deepEqual([(await outcome).hit, host.killed], ['wallMs', true])
@@ -70,7 +70,7 @@ test('so is one that says so in a session, on the channel of its program', async
   control.host.kill()
 })
 
-test('a host that is silent in place of a report, or only says what is none, is a broken sandbox before its limits', async () => {
+test('a host that sends no report fails the run as broken before its limits are reached', async () => {
   const silent = play({ report: () => undefined })
   let timer: NodeJS.Timeout | undefined
   const chatting = play({
@@ -83,7 +83,7 @@ test('a host that is silent in place of a report, or only says what is none, is 
   assert.ok(silent.host.killed && chatting.host.killed)
 })
 
-test('a report of which any field is not what it should be is none', async () => {
+test('a report with an invalid field fails the run as broken', async () => {
   const faults: unknown[] = [null, [], 'x', {}]
   for (const name of ['cpuMs', 'memoryBytes']) {
     for (const value of [-1, '5', null, 2 ** 60, {}]) faults.push({ ...report, [name]: value })
@@ -98,7 +98,7 @@ test('a report of which any field is not what it should be is none', async () =>
   }
 })
 
-test('a host that brings out more than it was asked for, or other than it says, is a broken sandbox', async () => {
+test('a host that sends more files or bytes than requested or declared fails the run as broken', async () => {
   const named = (bytes: unknown, path: unknown = 'a') => [fromHost.file, JSON.stringify({ path, bytes })] as const
   const piece = (bytes: number) => [fromHost.content, new Uint8Array(bytes)] as const
   const scripts: (readonly (readonly [number, string | Uint8Array])[])[] = [
@@ -129,7 +129,7 @@ test('a host that brings out more than it was asked for, or other than it says, 
   }
 })
 
-test('a frame that is longer than a piece is not read, and ends the host', async () => {
+test('a frame above the maximum length is refused from its header, and the host is killed', async () => {
   const say = (bytes: number) => (host: ScriptedHost) => {
     host.say(fromHost.stdout, new Uint8Array(bytes))
     end(host)
@@ -144,7 +144,7 @@ test('a frame that is longer than a piece is not read, and ends the host', async
   await assert.rejects(announced.outcome, broken)
 })
 
-test('a host that says in a run what does not belong there, or gives no exit code, is a broken sandbox', async () => {
+test('an unexpected frame during a run, or an invalid exit code, fails the run as broken', async () => {
   for (const [kind, payload] of [
     [fromHost.report, JSON.stringify(report)],
     [fromHost.content, 'x'],
@@ -157,7 +157,7 @@ test('a host that says in a run what does not belong there, or gives no exit cod
   }
 })
 
-test('a host that has reported and goes on speaking is ended', async () => {
+test('a host that sends frames after its report is killed', async () => {
   const { host, outcome } = play({
     session: true,
     run: (self) => self.say(fromHost.channel, '{"done":true,"code":0}\n'),
@@ -170,7 +170,7 @@ test('a host that has reported and goes on speaking is ended', async () => {
   await host.exited
 })
 
-test('a flood on the channel ends a run with LIMIT_EXCEEDED, and the host is gone', async () => {
+test('a flood on the channel ends the run with LIMIT_EXCEEDED and kills the host', async () => {
   for (const byte of [0x0a, 0x78]) {
     const { host, outcome } = play({
       run(self) {
@@ -183,7 +183,7 @@ test('a flood on the channel ends a run with LIMIT_EXCEEDED, and the host is gon
   }
 })
 
-test('a flood on a stream ends a run', async () => {
+test('a flood on stdout or stderr ends the run', async () => {
   for (const [kind, hit] of [
     [fromHost.stdout, 'stdoutBytes'],
     [fromHost.stderr, 'stderrBytes'],

@@ -5,32 +5,31 @@ import { checkPath } from '@gantry/sandbox/internal/languages/file-path'
 import { enforced, floodBytes } from '../guest/limits.ts'
 import { createStreams, type Streams } from '../guest/streams.ts'
 import { encodeWithBytes, fromHost, type HostJob, type HostReport, streamOf, toHost } from './frames.ts'
-import type { HostClient } from './host-process.ts'
-import { watchHost } from './watch-host.ts'
+import { type HostClient, watchHost } from './host-process.ts'
 
-/** Runs programs in one host, one after the other. */
+/** Runs programs in one host, one at a time. */
 interface PythonRuns {
   run(job: SandboxJob, signal: AbortSignal): Promise<Outcome>
 }
 
-/** How a turn ended: by itself with a code, at a limit, or with its host. */
-type TurnEnd = { readonly code: number } | { readonly hit: SandboxLimit } | 'gone'
+/** The end of a run: an exit code, a limit, or the exit of the host. */
+type ProgramEnd = { readonly code: number } | { readonly hit: SandboxLimit } | 'gone'
 
-/** What is known of a turn besides its report. */
-interface Turn {
+/** The measurements of a run in this process; the host's report has the others. */
+interface RunMeasures {
   readonly streams: Streams
   readonly collection: Collection
   readonly wallMs: number
-  /** Processor time, as seen from outside. */
+  /** CPU time, measured from outside. */
   readonly seenCpuMs: number
 }
 
 export function createPythonRuns(host: HostClient, spec: SandboxSpec, startCpuMs: number): PythonRuns {
   const { limits } = spec
-  /** Processor time before the turn. */
+  /** CPU time before the run. */
   let before = startCpuMs
 
-  const perform = async (job: SandboxJob, streams: Streams, ended: Promise<TurnEnd>): Promise<Outcome> => {
+  const perform = async (job: SandboxJob, streams: Streams, ended: Promise<ProgramEnd>): Promise<Outcome> => {
     const started = performance.now()
     const watch = watchHost(host.pid, limits)
     try {
@@ -40,7 +39,7 @@ export function createPythonRuns(host: HostClient, spec: SandboxSpec, startCpuMs
       const wallMs = performance.now() - started
       if (end === 'gone') return fallen(streams, wallMs)
       if ('hit' in end) return stopped(end.hit, streams, wallMs, watch.cpuMs())
-      // That it has ended is only what the host says; until it has reported, the program may still be running.
+      // Only the host's report proves that the program has ended; until then it may still run.
       const collection = createCollection(job)
       const report = await Promise.race([reportOf(host, collection, job), hit])
       if ('hit' in report) return stopped(report.hit, streams, performance.now() - started, watch.cpuMs())
@@ -57,14 +56,18 @@ export function createPythonRuns(host: HostClient, spec: SandboxSpec, startCpuMs
     enforced: heldBy(host),
     hit,
   })
-  /** A host that falls by itself ran out of the memory that is not Python's own, or broke. */
+  /** A host that exits by itself ran out of memory outside of Python's own, or broke. */
   const fallen = (streams: Streams, wallMs: number): Outcome => {
     if (/out of memory|Allocation failed/i.test(host.lastWords))
       return stopped('memoryBytes', streams, wallMs, undefined)
     const cause = new Error(host.lastWords)
     throw new ToolError('BACKEND_FAILED', 'The process of the Python interpreter ended before its program.', { cause })
   }
-  const finished = (code: number, report: HostReport, { streams, collection, wallMs, seenCpuMs }: Turn): Outcome => {
+  const finished = (
+    code: number,
+    report: HostReport,
+    { streams, collection, wallMs, seenCpuMs }: RunMeasures,
+  ): Outcome => {
     const cpuMs = Math.max(report.cpuMs - before, seenCpuMs)
     before = report.cpuMs
     const hit = code === 0 ? undefined : hitOf(report, streams)
@@ -79,13 +82,13 @@ export function createPythonRuns(host: HostClient, spec: SandboxSpec, startCpuMs
   }
   return {
     async run(job, signal) {
-      const { promise: ended, resolve, reject } = Promise.withResolvers<TurnEnd>()
+      const { promise: ended, resolve, reject } = Promise.withResolvers<ProgramEnd>()
       const done = ({ code }: { readonly code?: unknown }): void => resolve({ code: Number(code) & 0xff })
       const streams = createStreams(job, limits, reject, spec.session === true ? done : undefined)
       host.listen((kind, payload) => {
         if (kind === fromHost.end) return resolve({ code: exitCodeOf(payload) })
         const stream = streamOf(kind)
-        if (stream === undefined) throw new RangeError('A host says something that belongs elsewhere.')
+        if (stream === undefined) throw new RangeError('Protocol error: the Python host sent an unexpected frame.')
         streams.push(stream, payload)
         const flooded = floodOf(streams, limits)
         if (flooded !== undefined) resolve({ hit: flooded })
@@ -97,7 +100,7 @@ export function createPythonRuns(host: HostClient, spec: SandboxSpec, startCpuMs
         kept = spec.session === true && 'code' in outcome.exit
         return outcome
       } finally {
-        // Disposal waits for the end of the sandbox, so a cancelled run is over when this returns.
+        // Disposal waits for the end of the sandbox, so a cancelled run has ended when this returns.
         const dead = kept ? undefined : host.kill()
         if (signal.aborted) await dead
       }
@@ -107,10 +110,10 @@ export function createPythonRuns(host: HostClient, spec: SandboxSpec, startCpuMs
 
 const nothing: Collected = { files: new Map(), skipped: [] }
 
-/** Throws for what is no number, because no host of ours says that. */
+/** Throws for a payload that is not a number, which a correct host never sends. */
 function exitCodeOf(payload: Buffer): number {
   const code = Number(payload.toString() || 'none')
-  if (!Number.isInteger(code)) throw new RangeError('A host gives no exit code.')
+  if (!Number.isInteger(code)) throw new RangeError('Protocol error: the exit code is not an integer.')
   return code & 0xff
 }
 
@@ -120,9 +123,9 @@ function floodOf({ stdout, stderr }: Streams, limits: SandboxLimits): SandboxLim
   return stderr.total >= floodBytes(limits.stderrBytes) ? 'stderrBytes' : undefined
 }
 
-/** A program that failed after something was refused to it was ended by that, whatever it made of the error. */
+/** A program that failed after a refusal was ended by that limit, however it handled the error. */
 function hitOf({ refusedMemory, refusedDisk }: HostReport, { stderr }: Streams): SandboxLimit | undefined {
-  // What is larger than the whole address space is refused before any memory is requested.
+  // An allocation larger than the address space is refused before memory is requested.
   const lastLine = Buffer.from(stderr.captured().bytes).toString().trimEnd().split('\n').at(-1)
   if (refusedMemory || lastLine === 'MemoryError') return 'memoryBytes'
   return refusedDisk ? 'diskBytes' : undefined
@@ -133,7 +136,7 @@ function heldBy({ pid }: HostClient): Outcome['enforced'] {
   return watched ? { ...enforced.python, cpuMs: 'time of the process' } : enforced.python
 }
 
-/** What every program finds in its environment, whatever its job says. */
+/** The environment of every program, below the job's own. */
 const basicEnvironment = { HOME: '/work', TMPDIR: '/tmp', LANG: 'C.UTF-8' }
 
 function encodeJob({ program, env, files, stdin }: SandboxJob, spec: SandboxSpec): Uint8Array[] {
@@ -154,12 +157,12 @@ function encodeJob({ program, env, files, stdin }: SandboxJob, spec: SandboxSpec
   return encodeWithBytes(job, stdin ?? new Uint8Array(0), ...all.map(([, bytes]) => bytes))
 }
 
-/** How long a host may be silent while it brings files out. */
-const silenceMs = 2_000
+/** Longest pause of a host while it sends files. */
+const longestPauseMs = 2_000
 
 /**
- * Asks a host whose program has ended for files and figures. A host that says nothing more, or something else, is
- * BACKEND_FAILED; the caller also watches its limits, because one that still runs its program says nothing either.
+ * Requests files and figures from a host whose program has ended. A host that sends nothing, or anything else, fails with
+ * BACKEND_FAILED; the caller also watches its limits, because a host that still runs its program sends nothing either.
  */
 async function reportOf(
   host: HostClient,
@@ -167,16 +170,17 @@ async function reportOf(
   { collect }: Pick<SandboxJob, 'collect'>,
 ): Promise<HostReport> {
   const { promise, resolve, reject } = Promise.withResolvers<HostReport>()
-  const fail = (): void => reject(new ToolError('BACKEND_FAILED', 'The Python interpreter did not give its files out.'))
-  const timer = setTimeout(fail, silenceMs)
+  const fail = (): void =>
+    reject(new ToolError('BACKEND_FAILED', 'The Python interpreter did not report its files and usage.'))
+  const timer = setTimeout(fail, longestPauseMs)
   host.listen((kind, payload) => {
-    // What a program wrote after it said that it had ended came too late, and is no sign of a report.
+    // Output that arrives after the reported end is ignored, and is not a report.
     if (streamOf(kind) !== undefined || kind === fromHost.end) return
     timer.refresh()
     if (kind === fromHost.file) collection.file(payload)
     else if (kind === fromHost.content) collection.content(payload)
     else if (kind === fromHost.skipped) collection.skipped(payload)
-    else if (kind !== fromHost.report) throw new RangeError('A host says something that belongs elsewhere.')
+    else if (kind !== fromHost.report) throw new RangeError('Protocol error: the Python host sent an unexpected frame.')
     else {
       collection.check()
       resolve(readReport(payload))
@@ -192,16 +196,17 @@ async function reportOf(
   }
 }
 
-/** A host that has reported waits for its next job and is silent. */
+/** A host that has reported waits for its next job and must send nothing. */
 function refuse(): never {
-  throw new RangeError('A host speaks unasked.')
+  throw new RangeError('Protocol error: the Python host sent a frame without a request.')
 }
 
-/** Throws for anything but a report: the process that wrote it is the program's. */
+/** Throws for anything but a valid report: the program controls the process that wrote it. */
 function readReport(payload: Buffer): HostReport {
-  const said = JSON.parse(payload.toString()) as { readonly [name in keyof HostReport]?: unknown }
+  const said: { readonly [name in keyof HostReport]?: unknown } = JSON.parse(payload.toString())
   const { cpuMs, memoryBytes, refusedMemory, refusedDisk } = said
-  if (!isAmount(cpuMs) || !isAmount(memoryBytes)) throw new RangeError('A report has an amount that is none.')
+  if (!isAmount(cpuMs) || !isAmount(memoryBytes))
+    throw new RangeError('Protocol error: the usage report has an invalid number.')
   if (typeof refusedMemory !== 'boolean' || typeof refusedDisk !== 'boolean')
     throw new RangeError('A report does not say what was refused.')
   return { cpuMs, memoryBytes, refusedMemory, refusedDisk }
@@ -213,20 +218,20 @@ function isAmount(value: unknown): value is number {
 
 type Collected = Pick<Outcome, 'files' | 'skipped'>
 
-/** Files as a host brings them out. It is not trusted to keep to the limits: everything here throws when it does not. */
+/** Collects the files that a host sends. The host is not trusted: every method throws when a limit is exceeded. */
 interface Collection {
-  /** Names the next file and how long it is. */
+  /** Starts the next file, with its declared size. */
   file(payload: Buffer): void
-  /** A piece of the file that was named last. */
+  /** A piece of the current file. */
   content(payload: Buffer): void
   skipped(payload: Buffer): void
-  /** Throws when the last file is not whole. */
+  /** Throws when the current file is incomplete. */
   check(): void
   result(): Collected
 }
 
 const keptSkipped = 200
-/** More than a host looks at. */
+/** More entries than a correct host sends. */
 const mostSkipped = 20_000
 
 function createCollection({ collect }: Pick<SandboxJob, 'collect'>): Collection {
@@ -239,16 +244,17 @@ function createCollection({ collect }: Pick<SandboxJob, 'collect'>): Collection 
     if (skipped.length < keptSkipped) skipped.push({ path: path.toWellFormed().slice(0, 200), reason })
   }
   const check = (): void => {
-    if (filled < file.length) throw new RangeError('A host brings out half a file.')
+    if (filled < file.length) throw new RangeError('Protocol error: a file ended before its declared length.')
   }
   return {
     file(payload) {
       check()
-      const { path, bytes } = JSON.parse(payload.toString()) as { path: unknown; bytes: unknown }
-      if (typeof path !== 'string' || !isLength(bytes)) throw new RangeError('A host names no file.')
+      const { path, bytes }: { path: unknown; bytes: unknown } = JSON.parse(payload.toString())
+      if (typeof path !== 'string' || !isLength(bytes))
+        throw new RangeError('Protocol error: a file has no valid path or length.')
       bytesLeft -= bytes
       filesLeft -= 1
-      if (bytesLeft < 0 || filesLeft < 0) throw new RangeError('A host brings out too much.')
+      if (bytesLeft < 0 || filesLeft < 0) throw new RangeError('Protocol error: output files exceed their limits.')
       file = new Uint8Array(bytes)
       filled = 0
       const fault = checkPath(path)
@@ -256,14 +262,14 @@ function createCollection({ collect }: Pick<SandboxJob, 'collect'>): Collection 
       else skip(path, fault)
     },
     content(payload) {
-      if (payload.length === 0) throw new RangeError('A host brings out nothing.')
+      if (payload.length === 0) throw new RangeError('Protocol error: a chunk of a file is empty.')
       file.set(payload, filled)
       filled += payload.length
     },
     skipped(payload) {
       skippedLeft -= 1
-      if (skippedLeft < 0) throw new RangeError('A host skips too much.')
-      const { path, reason } = JSON.parse(payload.toString()) as { path: unknown; reason: unknown }
+      if (skippedLeft < 0) throw new RangeError('Protocol error: too many skipped files.')
+      const { path, reason }: { path: unknown; reason: unknown } = JSON.parse(payload.toString())
       skip(String(path), String(reason).slice(0, 200))
     },
     check,

@@ -1,6 +1,5 @@
 import { Buffer } from 'node:buffer'
 import { createRandom } from '../guest/random.ts'
-import type { Disk } from './disk.ts'
 import {
   decodeWithBytes,
   fromHost,
@@ -13,12 +12,12 @@ import {
   viewOf,
 } from './frames.ts'
 import type { HostNode, Shell } from './host-node.ts'
-import type { DeviceOperations, MemoryCap, Pyodide } from './pyodide.ts'
+import type { DeviceOperations, Disk, MemoryCap, Pyodide } from './pyodide.ts'
 
-/** What a Python program has of its host: two streams and an input, a channel, and a way to wait. */
+/** The services of a host for its Python program: two output streams, an input, a channel, and a way to wait. */
 export interface Service {
   install(): void
-  /** Says how the program ended, and answers what is asked after that; does not return. */
+  /** Reports the end of the program and answers later requests; does not return. */
   end(exitCode: number): never
 }
 
@@ -30,21 +29,21 @@ export interface ServiceParts {
   readonly disk: Disk
 }
 
-/** Beyond what Emscripten gives numbers to itself. */
+/** Above the major numbers that Emscripten assigns itself. */
 const deviceMajor = 200
 const channelFd = 3
-const anybody = 0o666
+const openMode = 0o666
 const longestPath = 4_096
-/** The driver says that a turn is done in a short line of its own. */
+/** The longest done line of the driver. */
 const longestDone = 4_096
 
 export function createService({ node, shell, cap, pyodide, disk }: ServiceParts): Service {
   const { FS } = pyodide
   let stdin: Buffer = Buffer.alloc(0)
-  /** What of the job's line was not read yet. */
+  /** The unread part of the job line. */
   let line: Buffer = Buffer.alloc(0)
   let started = false
-  /** Whether the next read waits for a job: at first, and in a session whenever a turn is done. */
+  /** Whether the next read waits for a job: at the start, and in a session after each run. */
   let open = true
   let session = false
 
@@ -86,12 +85,12 @@ export function createService({ node, shell, cap, pyodide, disk }: ServiceParts)
     const said: HostReport = { cpuMs: node.cpuMs(), memoryBytes, refusedMemory: cap.refused, refusedDisk: disk.refused }
     node.send(fromHost.report, Buffer.from(JSON.stringify(said)))
   }
-  /** Waits for a job, answering on the way. */
+  /** Waits for a job and answers report requests meanwhile. */
   const next = (): void => {
     while (open) {
       const { kind, payload } = node.receive()
       if (kind === toHost.job) begin(payload)
-      else if (kind === toHost.report) report(JSON.parse(payload.toString()) as ReportRequest)
+      else if (kind === toHost.report) report(JSON.parse(payload.toString()))
     }
   }
   const channel: DeviceOperations = {
@@ -145,7 +144,7 @@ export function createService({ node, shell, cap, pyodide, disk }: ServiceParts)
       })
       for (const [index, [path, device]] of Object.entries({ '/dev/channel': channel, '/dev/wait': wait }).entries()) {
         FS.registerDevice(FS.makedev(deviceMajor, index), device)
-        FS.mkdev(path, anybody, FS.makedev(deviceMajor, index))
+        FS.mkdev(path, openMode, FS.makedev(deviceMajor, index))
       }
       const { fd } = FS.open('/dev/channel', 'r+')
       if (fd !== channelFd) throw new Error(`The channel is descriptor ${fd}.`)
@@ -155,7 +154,7 @@ export function createService({ node, shell, cap, pyodide, disk }: ServiceParts)
       open = true
       while (true) {
         const { kind, payload } = node.receive()
-        if (kind === toHost.report) report(JSON.parse(payload.toString()) as ReportRequest)
+        if (kind === toHost.report) report(JSON.parse(payload.toString()))
       }
     },
   }

@@ -2,7 +2,7 @@ import { limits } from '../run.fixture.ts'
 import { createWasmRuntime } from '../wasm.ts'
 import { findConfinement, spawnPlainly } from './host-process.ts'
 
-/** Starts an interpreter that waits and one that loops in a single call, says their process ids, and stays. */
+/** Starts an idle interpreter and one that loops in a single call, prints their process ids, and stays. */
 const signal = AbortSignal.timeout(60_000)
 const pids: (number | undefined)[] = []
 const confinement = await findConfinement([], signal)

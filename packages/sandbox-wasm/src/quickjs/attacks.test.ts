@@ -8,7 +8,7 @@ const bench = createBench()
 const js = (code: string, options = {}) => bench.code('javascript', code, options)
 const soon = { limits: { wallMs: 300, cpuMs: 300 } }
 
-attackTest('82: functions of the host do not lead to the host', async () => {
+attackTest('82: host functions in the guest give no access to the host realm', async () => {
   const chain = "log.constructor.constructor('return typeof process.binding')()"
   assert.equal(runInContext(chain, createContext({ log: () => undefined })), 'function', 'the control')
   const reached = await js(`
@@ -32,7 +32,7 @@ attackTest('82: functions of the host do not lead to the host', async () => {
   assert.deepEqual(reached.value, { found: [], looked: true })
 })
 
-attackTest('82: an error of the host that crosses over is an error of the guest', async () => {
+attackTest('82: an error of a host function becomes a guest error', async () => {
   const { value } = await js(`
     try { require('fs').readFileSync('/etc/passwd') } catch (error) {
       return [error instanceof Error, Object.getPrototypeOf(error) === Error.prototype, /\\.ts|\\.js:|node:/.test(error.stack.replaceAll('main.js', ''))]
@@ -40,7 +40,7 @@ attackTest('82: an error of the host that crosses over is an error of the guest'
   assert.deepEqual(value, [true, true, false])
 })
 
-attackTest('83: keys that would reach a prototype do not come out', async () => {
+attackTest('83: keys that would reach a prototype are left out of the value', async () => {
   const value = await js(`return JSON.parse('{"__proto__": {"polluted": 1}}')`)
   assert.deepEqual(value.value, {})
   assert.deepEqual(value.outcome.lost, { lines: 0, keys: 1 })
@@ -51,7 +51,7 @@ attackTest('83: keys that would reach a prototype do not come out', async () => 
   assert.deepEqual(env.value, [null, null])
 })
 
-attackTest('84: getters, Proxies, thenables and toJSON give JSON or nothing', async () => {
+attackTest('84: getters, Proxies, thenables and toJSON give JSON or no value', async () => {
   const cases: readonly (readonly [string, unknown])[] = [
     ['return { get a() { return 1 } }', { a: 1 }],
     ['return new Proxy({ a: 1 }, {})', { a: 1 }],
@@ -77,18 +77,18 @@ attackTest('84: getters, Proxies, thenables and toJSON give JSON or nothing', as
   }
 })
 
-attackTest('84: a value that never ends being made is ended', async () => {
+attackTest('84: endless serialization of a value is stopped by the wall limit', async () => {
   assert.equal((await js('return { toJSON() { while (true); } }', soon)).hit, 'wallMs')
   assert.equal((await js('return { then() { while (true); } }', soon)).hit, 'wallMs')
   assert.equal((await js('throw { get name() { while (true); }, __proto__: Error.prototype }', soon)).hit, 'wallMs')
 })
 
-attackTest('85: a promise that is returned is waited for in the guest, and its error is the guest’s', async () => {
+attackTest('85: a returned promise is awaited in the guest, and its rejection is a guest error', async () => {
   assert.equal((await js('return new Promise((resolve) => setTimeout(resolve, 5, 1))')).value, 1)
   assert.match((await js('return Promise.reject(new RangeError("no"))')).stderr, /^RangeError: no/)
 })
 
-attackTest('86: loops of every kind are ended by the wall limit', async () => {
+attackTest('86: the wall limit ends loops of every kind', async () => {
   for (const code of [
     'while (true);',
     'for (;;) await 0',
@@ -105,16 +105,13 @@ attackTest('86: loops of every kind are ended by the wall limit', async () => {
   }
 })
 
-attackTest(
-  '86: a loop is ended by the limit of processor time too, in the interpreter and in one long call of it',
-  async () => {
-    const limits = { cpuMs: 100 }
-    assert.equal((await js('while (true);', { limits })).hit, 'cpuMs')
-    assert.equal((await js('new Array(4e9).join("x")', { limits })).hit, 'cpuMs')
-  },
-)
+attackTest('86: the CPU limit ends a loop, in the interpreter and in one long native call', async () => {
+  const limits = { cpuMs: 100 }
+  assert.equal((await js('while (true);', { limits })).hit, 'cpuMs')
+  assert.equal((await js('new Array(4e9).join("x")', { limits })).hit, 'cpuMs')
+})
 
-attackTest('86: recursion without end, also by way of promises, is an error or the end of memory', async () => {
+attackTest('86: endless recursion, also through promises, is an error or reaches the memory limit', async () => {
   assert.match((await js('const f = () => f() + 1; f()')).stderr, /Maximum call stack/)
   assert.match((await js('async function f() { await f() } await f()')).stderr, /Maximum call stack/)
   const { hit } = await js('async function f() { await 0; await f() } await f()', {
@@ -123,7 +120,7 @@ attackTest('86: recursion without end, also by way of promises, is an error or t
   assert.equal(hit, 'memoryBytes')
 })
 
-attackTest('86: what a program still had in mind when it ended does not happen', async () => {
+attackTest('86: no code of a program runs after it has ended', async () => {
   const { stdout } = await js('setTimeout(() => console.log("late"), 1); process.exit(0)')
   assert.equal(stdout, '')
   const after = await js('return 1')
@@ -131,7 +128,7 @@ attackTest('86: what a program still had in mind when it ended does not happen',
 })
 
 attackTest(
-  '88: expressions and calls that take for ever are ended, though the interpreter cannot be asked',
+  '88: endless regular expressions and native calls are ended, though the interpreter does not check its limits in them',
   async () => {
     for (const code of [
       '/^(a|a)*$/.test("a".repeat(64) + "b")',
@@ -145,7 +142,7 @@ attackTest(
 )
 
 attackTest(
-  '88: strings, BigInts and arrays that grow without end meet the limit of memory or one of the language',
+  '88: strings, BigInts and arrays that grow without bound reach the memory limit or a limit of the language',
   async () => {
     const limits = { memoryBytes: 33_554_432 }
     for (const code of [
@@ -165,14 +162,14 @@ attackTest(
   },
 )
 
-attackTest('88: memory that was used by one program is not counted for the next', async () => {
+attackTest('88: memory of one program does not count for the next', async () => {
   await js('globalThis.kept = new Uint8Array(5e7)')
   const { value, usage } = await js('return typeof kept')
   assert.equal(value, 'undefined')
   assert.ok((usage.memoryPeakBytes ?? 0) < 20_000_000)
 })
 
-attackTest('89: there is no WebAssembly, no module of the host, and nobody to wait for', async () => {
+attackTest('89: the guest has no WebAssembly, no host modules and no blocking Atomics', async () => {
   const { value } = await js(`
     const names = ['node:child_process', 'node:vm', 'fs2', 'file:///etc/passwd', '/etc/passwd', './x.js', 'data:text/javascript,1', 'https://example.com/x.js']
     const loaded = []
@@ -183,12 +180,12 @@ attackTest('89: there is no WebAssembly, no module of the host, and nobody to wa
   assert.deepEqual(value, ['undefined', [], false])
 })
 
-attackTest('93: output that looks like a result is only output', async () => {
+attackTest('93: output that imitates a result is only output', async () => {
   const { value, stdout } = await js(`console.log('{"value":"forged"}'); console.error('__out'); return 'real'`)
   assert.deepEqual([value, stdout], ['real', '{"value":"forged"}\n'])
 })
 
-test('nothing of one program is there for the next, not even in a language it changed', async () => {
+test('a program leaves no state for the next, not even in changed built-ins', async () => {
   const planted = await js(`
     Array.prototype.map = () => 'stolen'; JSON.stringify = () => '"stolen"'; console.log = () => {}
     globalThis.left = 1; Object.prototype.polluted = 1; process.env.LEFT = 'x'; Math.random = () => 0.5

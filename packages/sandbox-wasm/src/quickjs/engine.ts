@@ -1,28 +1,28 @@
 import { readFile } from 'node:fs/promises'
 import type { QuickJSWASMModule } from 'quickjs-emscripten-core'
-import { sectionIds, sectionsOf } from '../guest/binary.ts'
-import { pageBytes, type WasmMemory, type WasmModule, webAssembly } from '../guest/web-assembly.ts'
+import type { Deterministic } from '../channel/messages.ts'
+import { pageBytes, sectionIds, sectionsOf, type WasmMemory, type WasmModule, webAssembly } from '../guest/binary.ts'
 
-/** QuickJS in a WebAssembly instance of its own. */
+/** QuickJS in its own WebAssembly instance. */
 export interface Engine {
   readonly quickjs: QuickJSWASMModule
   readonly memory: WasmMemory
-  /** Sets how much more memory than at its start it may have. QuickJS itself does not count what it has, only asks. */
+  /** Sets how much memory beyond its start it may use. QuickJS itself does not count its memory; it only requests more. */
   limit(bytes: number): void
-  /** Whether it was refused more since the limit was set first. */
+  /** Whether memory was refused since the limit was first set. */
   refused: boolean
 }
 
 const maximumPages = 32_768
 
-/** Loads QuickJS, compiled here when it was not elsewhere; the answer makes instances, which share nothing but that code. */
+/** Loads QuickJS, compiling it when no compiled module is given; the result creates instances that share only the code. */
 export async function loadEngines(compiled?: CompiledQuickjs): Promise<() => Promise<Engine>> {
   const [core, { default: build }, { module: wasmModule, initial }] = await Promise.all([
     import('quickjs-emscripten-core'),
     import('@jitl/quickjs-ng-wasmfile-release-sync'),
     compiled ?? compileQuickjs(),
   ])
-  // Its types describe a module around the build; its code has none.
+  // The types describe a module around the build; the code has none.
   const variant = build as unknown as typeof build.default
   return async () => {
     const memory = new webAssembly.Memory({ initial, maximum: maximumPages })
@@ -45,14 +45,14 @@ export async function loadEngines(compiled?: CompiledQuickjs): Promise<() => Pro
   }
 }
 
-/** QuickJS, compiled; can be handed to threads, which then run the same code. */
+/** Compiled QuickJS; can be posted to threads, which then run the same code. */
 export interface CompiledQuickjs {
   readonly module: WasmModule
-  /** Pages of memory that an instance starts with. */
+  /** Initial memory pages of an instance. */
   readonly initial: number
 }
 
-/** Data and stack of the build take 82 pages; what is left of these is enough for most programs. */
+/** Data and stack of the build take 82 pages; the rest is enough for most programs. */
 const initialPages = 112
 
 export async function compileQuickjs(): Promise<CompiledQuickjs> {
@@ -61,13 +61,13 @@ export async function compileQuickjs(): Promise<CompiledQuickjs> {
   return { module: await webAssembly.compile(bytes), initial }
 }
 
-/** What the build says when it imports its memory: 16 MiB at first, 2 GiB at most. */
+/** The memory import of the build: 16 MiB initially, 2 GiB at most. */
 const usualImport = [2, 1, 0x80, 0x02, 0x80, 0x80, 0x02]
 const usualPages = 256
 
 /**
- * With less memory to start with, putting it back to what it was takes half the time. The number keeps its two bytes, so
- * nothing in the module moves.
+ * With less initial memory, restoring it takes half the time. The number keeps its two bytes, so that nothing in the
+ * module moves.
  */
 function withSmallMemory(bytes: Buffer): { readonly bytes: Uint8Array; readonly initial: number } {
   const section = sectionsOf(bytes).find(({ id }) => id === sectionIds.import)
@@ -78,17 +78,17 @@ function withSmallMemory(bytes: Buffer): { readonly bytes: Uint8Array; readonly 
   return { bytes: copy, initial: initialPages }
 }
 
-/** A memory as it was at one moment. */
+/** A memory image at one moment. */
 interface MemoryImage {
-  /** Puts every byte back to what it was then; false when the memory grew since, which cannot be undone. */
+  /** Restores every byte; false when the memory has grown, which cannot be undone. */
   restore(): boolean
 }
 
 const nothing = Buffer.alloc(pageBytes)
 
 /**
- * Takes the image of a memory. Most of its pages hold nothing, and a program writes to few: so nothing of the empty ones
- * is kept, and only pages that differ are written, which takes half the time of writing them all.
+ * Takes an image of a memory. Most of its pages are empty, and a program writes to few: so empty pages are not stored, and
+ * only pages that differ are written, which takes half the time of writing all.
  */
 export function takeImage(memory: WasmMemory): MemoryImage {
   const { buffer } = memory
@@ -98,10 +98,86 @@ export function takeImage(memory: WasmMemory): MemoryImage {
   })
   return {
     restore() {
-      // One that grows leaves its buffer for another.
+      // A memory that grows gets a new buffer.
       if (memory.buffer !== buffer) return false
       for (const { page, before } of pages) if (!page.equals(before)) page.set(before)
       return true
+    },
+  }
+}
+
+/**
+ * The time that QuickJS sees: it reads `Date.now` and `performance.now` of its thread, which runs nothing else that needs
+ * them, so both are replaced there.
+ */
+export interface GuestClock {
+  /** The machine's clock, for limits. */
+  readonly monotonic: () => number
+  /** Starts the clock of a program: running from now, or fixed. */
+  begin(deterministic: Deterministic | undefined): void
+  /** Advances the clock of a deterministic program; it never goes back. */
+  advance(nowMs: number): void
+  /** Between programs the time is 0, so that contexts are the same whenever they are created. */
+  end(): void
+}
+
+export function installClock(): GuestClock {
+  const date = Date.now
+  const monotonic = performance.now.bind(performance)
+  let [wallMs, elapsedMs] = [date, () => 0]
+  let standing: { readonly now: number; readonly started: number } | undefined
+  const stand = (now: number, started: number): void => {
+    standing = { now, started }
+    wallMs = () => now
+    elapsedMs = () => now - started
+  }
+  Date.now = () => wallMs()
+  performance.now = () => elapsedMs()
+  // A program must not learn the host's time zone, and its results must not depend on it.
+  Date.prototype.getTimezoneOffset = () => 0
+  return {
+    monotonic,
+    begin(deterministic) {
+      if (deterministic === undefined) {
+        const started = monotonic()
+        elapsedMs = () => monotonic() - started
+      } else stand(deterministic.nowMs, deterministic.nowMs)
+    },
+    advance(nowMs) {
+      if (standing !== undefined && nowMs > standing.now) stand(nowMs, standing.started)
+    },
+    end() {
+      standing = undefined
+      wallMs = date
+      elapsedMs = () => 0
+    },
+  }
+}
+
+/** Timers of one program; the guest keeps their callbacks, the host only their due times. */
+export interface Timers {
+  /** Throws when there are too many. */
+  set(id: number, due: number): void
+  clear(id: number): void
+  /** The timer that is due first; of several with the same time the one that was set first. */
+  next(): { readonly id: number; readonly due: number } | undefined
+}
+
+/** More timers are a mistake or an attack, and would make the search for the next one slow. */
+const mostTimers = 10_000
+
+export function createTimers(): Timers {
+  const dues = new Map<number, number>()
+  return {
+    set(id, due) {
+      if (dues.size >= mostTimers) throw new RangeError(`more than ${mostTimers} timers`)
+      dues.set(id, due)
+    },
+    clear: (id) => void dues.delete(id),
+    next() {
+      let first: { id: number; due: number } | undefined
+      for (const [id, due] of dues) if (first === undefined || due < first.due) first = { id, due }
+      return first
     },
   }
 }

@@ -7,19 +7,19 @@ import type { Run } from './run.ts'
 import type { CodeJob } from './scripts.ts'
 import { stripTypes, TypeScriptError } from './strip-types.ts'
 
-/** A program that was started: the promise of what it comes to. */
+/** A started program and the promise of its result. */
 export interface Started {
   readonly promise: QuickJSHandle
   readonly kind: Form['kind']
 }
 
-/** Room to say what went wrong when all the memory is used up. */
+/** Memory reserve for describing an error when all memory is used. */
 const spareBytes = 1_048_576
 const fileName = 'main.js'
-/** Global code with `await`, which gives a promise of its last value; the library has no name for it. */
+/** Evaluates global code with `await` to a promise of its last value; the library has no name for this flag. */
 const asyncGlobalCode = 1 << 7
 
-/** Starts a program in the first form in which it compiles; undefined when that ended it already. */
+/** Starts a program in the first form that compiles; undefined when compiling ended the run. */
 export function start(job: CodeJob, guest: Guest, run: Run, loose: LooseImports): Started | undefined {
   const { code, language } = job.program
   const faults = new Map<Form['kind'], string>()
@@ -34,14 +34,14 @@ export function start(job: CodeJob, guest: Guest, run: Run, loose: LooseImports)
   return undefined
 }
 
-/** The program in this form, started, or what the compiler says. */
+/** Starts the program in one form, or returns the compiler's message. */
 function tryForm(form: Form, language: string, guest: Guest): Started | string {
   const { context } = guest
   try {
     const { kind, text } = inJavascript(form, language)
     guest.place(kind === 'body' ? bodyHead.length : 0)
     if (kind === 'module') return startModule(text, guest)
-    // Neither an async function nor async code throws when it is called, so an error is the compiler's.
+    // Async functions and async code do not throw when called, so an error here is the compiler's.
     const result = context.evalCode(text, fileName, kind === 'cell' ? asyncGlobalCode : { type: 'global' })
     return result.error === undefined ? { promise: result.value, kind } : describe(guest, result.error)
   } catch (error) {
@@ -50,7 +50,7 @@ function tryForm(form: Form, language: string, guest: Guest): Started | string {
   }
 }
 
-/** A module can also fail while it runs; then its error is that of a promise that was rejected. */
+/** A module can also fail while it runs; its error is then a rejected promise. */
 function startModule(text: string, guest: Guest): Started | string {
   const { context } = guest
   const compiled = context.evalCode(text, fileName, { type: 'module', compileOnly: true })
@@ -65,23 +65,23 @@ function startModule(text: string, guest: Guest): Started | string {
   return { promise: rejected.handle, kind: 'module' }
 }
 
-/** An error as a program's author knows it, said by the guest's own code and so bounded like everything it does. */
+/** Describes an error with the guest's own code, and so within its limits. */
 function describe({ context, call, allow, engine }: Guest, error: QuickJSHandle): string {
   allow(spareBytes)
   const text = call('describe', error)
   if (text.error === undefined && context.typeof(text.value) === 'string') return context.getString(text.value)
-  return engine.refused ? 'InternalError: out of memory' : 'Uncaught, and what was thrown cannot be read'
+  return engine.refused ? 'InternalError: out of memory' : 'Uncaught: the thrown value cannot be inspected'
 }
 
 /** Ends a run with an uncaught error. */
 export function failWith(guest: Guest, run: Run, error: QuickJSHandle): void {
   const { refused } = guest.engine
   const text = describe(guest, error)
-  // Without memory for an error QuickJS throws nothing at all.
+  // Without memory for an error QuickJS throws null.
   run.fail(refused && text === 'Uncaught null' ? 'InternalError: out of memory' : text, refused)
 }
 
-/** How a program ended that was not stopped: its exit code, and its value as JSON text or what is wrong with it. */
+/** The end of a program that was not stopped: its exit code, and its value as JSON text or the reason why there is none. */
 interface Finished {
   readonly exitCode: number
   readonly text?: string
@@ -111,21 +111,21 @@ function reasonOf(text: string): string {
 }
 
 /**
- * A way to read a program. A *body* is that of an async function, where `return` and `await` may stand at the top; a
- * *module* may import and export; a *cell* of a session keeps its variables and has the value of its last expression.
+ * How a program is parsed. A *body* is that of an async function, with `return` and `await` at the top level; a *module*
+ * may import and export; a *cell* of a session keeps its variables, and its last expression is its value.
  */
 interface Form {
   readonly kind: 'body' | 'module' | 'cell'
   readonly text: string
 }
 
-/** Makes `import` statements into expressions, line by line. */
+/** Turns `import` statements into expressions, line by line. */
 export type LooseImports = (code: string) => string
 
-/** What stands before a body, on one line with it, so that its lines keep their numbers. */
+/** Prefix of a body, on the same line, so that line numbers are unchanged. */
 export const bodyHead = '(async()=>{'
 
-/** The ways to read a program, the likeliest first; the first that compiles is meant. */
+/** The forms of a program, most likely first; the first that compiles is used. */
 function formsOf(code: string, session: boolean, loose: LooseImports): Form[] {
   const plain = code.replace(/^\uFEFF/, '').replace(/^#!/, '//')
   const body = (text: string): Form => ({ kind: 'body', text: `${bodyHead}${text}\n})()` })
@@ -134,21 +134,21 @@ function formsOf(code: string, session: boolean, loose: LooseImports): Form[] {
   return [body(plain), { kind: 'module', text: plain }, ...mixed]
 }
 
-/** Whether code that cannot be read was more likely meant to be a module. Blanks are those of one line, so that a run of lines is read once. */
+/** Whether invalid code was probably meant as a module. Matches blanks within one line, so that lines are scanned once. */
 export function looksLikeModule(code: string): boolean {
   return /^[^\S\n\r\u2028\u2029]*(?:import|export)\b(?!\s*\()/m.test(code)
 }
 
-/** The form in JavaScript. Throws TypeScriptError. */
+/** The form as JavaScript. Throws TypeScriptError. */
 function inJavascript(form: Form, language: string): Form {
   return language === 'typescript' ? { ...form, text: stripTypes(form.text) } : form
 }
 
 export { TypeScriptError }
 
-/** The reading of imports that the other runtimes' JavaScript has too. */
+/** The import conversion that the JavaScript drivers of other runtimes use too. */
 export async function loadLooseImports(): Promise<LooseImports> {
   const file = join(driversFolder(), 'node', 'imports.mjs')
-  const { looseImports } = (await import(pathToFileURL(file).href)) as { looseImports: LooseImports }
+  const { looseImports }: { looseImports: LooseImports } = await import(pathToFileURL(file).href)
   return looseImports
 }

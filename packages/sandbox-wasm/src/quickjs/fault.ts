@@ -1,39 +1,40 @@
 import type { Json } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { ProgramFault } from '@gantry/core/internal/runtimes/runtime'
 import type { QuickJSHandle } from 'quickjs-emscripten-core'
 import type { Guest } from './guest.ts'
 import type { Place } from './strip-types.ts'
 
-/** Room to say what went wrong when all the memory is used up. */
+/** Memory reserve for describing an error when all memory is used. */
 const spareBytes = 1_048_576
 
-/** As QuickJS says it. */
+/** The message of QuickJS. */
 export const outOfMemory: ProgramFault = { kind: 'run', name: 'InternalError', message: 'out of memory' }
-/** Of an error that keeps others from looking at it. */
-const hidden: ProgramFault = { kind: 'run', name: 'Error', message: 'What was thrown cannot be read.' }
+/** The fault of an error that throws when it is inspected. */
+const hidden: ProgramFault = { kind: 'run', name: 'Error', message: 'The thrown value cannot be inspected.' }
 
-/** An error of the guest as its own code describes it, and so within its limits. */
+/** Describes a guest error with the guest's own code, and so within its limits. */
 export function faultOf(guest: Guest, error: QuickJSHandle, kind: ProgramFault['kind'] = 'run'): ProgramFault {
-  return { ...toldBy(guest, () => guest.call('fault', error)), kind }
+  return { ...describedBy(guest, () => guest.call('fault', error)), kind }
 }
 
-/** What a program failed with. */
+/** The fault of a program. */
 export function lastFault(guest: Guest): ProgramFault {
-  return toldBy(guest, () => guest.call('end'))
+  return describedBy(guest, () => guest.call('end'))
 }
 
-function toldBy({ context, allow, engine }: Guest, tell: () => ReturnType<Guest['call']>): ProgramFault {
+function describedBy({ context, allow, engine }: Guest, report: () => ReturnType<Guest['call']>): ProgramFault {
   allow(spareBytes)
-  const said = tell()
+  const said = report()
   const text = said.error === undefined && context.typeof(said.value) === 'string' ? context.getString(said.value) : ''
   return readFault(text) ?? (engine.refused ? outOfMemory : hidden)
 }
 
-/** Reads what a guest says of an error, all of which is the program's own word; undefined when it is none. */
+/** Parses the guest's description of an error, which is untrusted; undefined when it is invalid. */
 function readFault(text: string): ProgramFault | undefined {
-  const said = text === '' ? null : (JSON.parse(text) as Json)
-  if (typeof said !== 'object' || said === null) return undefined
-  const { name, message, line, column, stack, error } = said as { readonly [key: string]: Json }
+  const said: Json = text === '' ? null : JSON.parse(text)
+  if (!isObject(said)) return undefined
+  const { name, message, line, column, stack, error } = said
   if (typeof name !== 'string' || typeof message !== 'string') return undefined
   return {
     kind: 'run',
@@ -50,7 +51,7 @@ function isPlace(value: Json | undefined): value is number {
   return Number.isSafeInteger(value) && Number(value) >= 1
 }
 
-/** A fault, and the places in its stack, where its author looks for them. */
+/** Maps the positions of a fault and its stack to the author's source. */
 export function placed(fault: ProgramFault, places: ((place: Place) => Place) | undefined): ProgramFault {
   if (places === undefined || fault.kind === 'compile') return fault
   const { line, column, stack, ...rest } = fault
@@ -70,9 +71,9 @@ function mainText({ line, column }: Place): string {
 }
 
 /**
- * QuickJS notes a place for calls and few other things, so an error may carry that of the last call before it. Its message
- * says what was looked for, which stands further on in the text; an error that the program made itself stands at or before
- * the place, because that is in its arguments. Where nothing is found the place stays.
+ * QuickJS records positions for calls and little else, so an error may carry the position of the call before it. Its
+ * message names what was accessed, which stands later in the text; an error that the program constructed stands at or before
+ * the position, which is inside its arguments. Without a match the position is unchanged.
  */
 export function sharpened(fault: ProgramFault, source: string): ProgramFault {
   const { line, column = 1 } = fault
@@ -87,7 +88,7 @@ export function sharpened(fault: ProgramFault, source: string): ProgramFault {
   return at === undefined ? fault : { ...fault, ...placeOf(text, at) }
 }
 
-/** How far around the place is looked; a patient attacker would else have the thread look for ever. */
+/** Search distance around the position, so that a hostile program cannot keep the thread busy. */
 const near = 4_000
 const name = String.raw`[A-Za-z_$][\w$]*`
 const absent = new RegExp(`^(${name}) is not (?:defined|initialized)$|^'(${name})' is read-only$`)
@@ -95,13 +96,13 @@ const property = new RegExp(`^cannot (?:read|set) property '(${name})' of (?:nul
 const noList = "cannot read property 'Symbol.iterator' of "
 const noObject = 'Cannot convert undefined or null to object'
 
-/** What stands where an error of this message comes from; undefined for messages that do not say. */
+/** A pattern for the source of an error with this message; undefined for messages that name nothing. */
 function wantedBy(message: string): RegExp | undefined {
   const [, unknown, constant] = absent.exec(message) ?? []
   const identifier = unknown ?? constant
   if (identifier !== undefined) return token(String.raw`(?<![\w$.])${escaped(identifier)}(?![\w$])`)
   const member = property.exec(message)?.[1]
-  // A member is read after a dot, or taken apart in a pattern.
+  // A member is read after a dot, or destructured.
   if (member !== undefined)
     return token(
       String.raw`(?<=\.\s{0,20})${escaped(member)}(?![\w$])|(?<=[{,]\s{0,20})${escaped(member)}(?=[^(){}]*\}\s*=[^=>])`,
@@ -111,7 +112,7 @@ function wantedBy(message: string): RegExp | undefined {
   return undefined
 }
 
-/** Where an error of this name was last made at or before a place, not far from it. */
+/** The last construction of an error of this name shortly before a position. */
 function madeBefore(text: string, errorName: string, from: number): number | undefined {
   if (!new RegExp(`^${name}$`).test(errorName)) return undefined
   const start = Math.max(0, from - near)
@@ -153,15 +154,15 @@ function placeOf(text: string, offset: number): { readonly line: number; readonl
 }
 
 /**
- * A JavaScript or TypeScript text of the same length in which comments and what is inside of strings are blank, so that
- * what is found in it is code. Expressions inside of templates stay.
+ * A copy of JavaScript or TypeScript source with comments and string contents blanked, so that matches are code.
+ * Expressions inside of templates are kept.
  */
 export function maskSource(source: string): string {
   const out: string[] = []
-  /** For each template whose expression is open, how many braces are open in it. */
+  /** For each open template expression, the number of open braces in it. */
   const templates: number[] = []
   let at = 0
-  /** The last character of code, which tells a division from a pattern. */
+  /** The last character of code, which distinguishes a division from a regular expression. */
   let last = '('
   const blank = (end: number, seems: string): void => {
     out.push(source.slice(at, end).replace(/[^\n]/g, ' '))
@@ -196,7 +197,7 @@ export function maskSource(source: string): string {
   return out.join('')
 }
 
-/** Behind the first of these that is not escaped, or the end of the text. */
+/** The index after the first unescaped terminator, or the end of the text. */
 function endOf(source: string, from: number, ...ends: readonly string[]): number {
   for (let at = from; at < source.length; at += 1) {
     if (source[at] === '\\') at += 1

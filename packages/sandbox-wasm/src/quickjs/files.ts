@@ -1,10 +1,10 @@
 import { type Entry, segmentsOf, type Workspace, WorkspaceError } from '../guest/workspace.ts'
 import type { FileValue } from './guest.ts'
 
-/** Where the workspace stands for a program. */
+/** The path of the workspace for a program. */
 const home = '/work'
 
-/** What a program's file functions ask of the workspace, by the name of the call; throws WorkspaceError. */
+/** Runs a file operation of the guest on the workspace, by name; throws WorkspaceError. */
 export function callFile(
   workspace: Workspace,
   call: string,
@@ -22,7 +22,8 @@ export function callFile(
     case 'append': {
       const file = workspace.openFile(root, at, 'may')
       if (call === 'write') workspace.resize(file, 0)
-      return workspace.write(file, file.size, bytesOf(values[0])) as undefined
+      workspace.write(file, file.size, bytesOf(values[0]))
+      return undefined
     }
     case 'stat': {
       const entry = present(workspace.find(root, at))
@@ -36,17 +37,19 @@ export function callFile(
     case 'mkdir':
       return makeFolders(workspace, at, values[0] === 1)
     case 'unlink':
-      return workspace.remove(root, at, 'file') as undefined
+      workspace.remove(root, at, 'file')
+      return undefined
     case 'rm':
       return removeAll(workspace, at, values[0] === 1, values[1] === 1)
     case 'rename':
-      return workspace.rename(root, at, root, locate(String(values[0]))) as undefined
+      workspace.rename(root, at, root, locate(String(values[0])))
+      return undefined
     default:
       throw new WorkspaceError('EINVAL')
   }
 }
 
-/** Outside the workspace there is nothing. */
+/** Nothing exists outside the workspace. */
 function locate(path: string): string[] {
   const absolute = segmentsOf(path.startsWith('/') ? path : `${home}/${path}`)
   if (absolute === undefined || absolute[0] !== home.slice(1)) throw new WorkspaceError('ENOENT')
@@ -82,7 +85,7 @@ function removeAll(workspace: Workspace, path: readonly string[], recursive: boo
   workspace.remove(workspace.root, path, found.kind)
 }
 
-/** The module `fs` of the guest, over the workspace in memory; made when a program first asks for it. */
+/** The guest's `fs` module over the in-memory workspace; created on first use. */
 export const filesModule = `(given) => {
   'use strict'
   const { host, write, bytesOf, TextDecoder } = given
@@ -143,7 +146,7 @@ export const filesModule = `(given) => {
   return fs
 }`
 
-/** The source of an ES module that gives what `require` gives. */
+/** Source of an ES module that exports what `require` returns. */
 export function moduleSource(name: string): string | undefined {
   const plain = name.replace(/^node:/, '')
   if (plain !== 'fs' && plain !== 'fs/promises') return undefined
@@ -153,6 +156,15 @@ export function moduleSource(name: string): string | undefined {
 }
 
 const syncNames = [
-  ...['readFileSync', 'writeFileSync', 'appendFileSync', 'existsSync', 'statSync', 'readdirSync', 'mkdirSync'],
-  ...['rmSync', 'unlinkSync', 'renameSync', 'writeSync'],
+  'readFileSync',
+  'writeFileSync',
+  'appendFileSync',
+  'existsSync',
+  'statSync',
+  'readdirSync',
+  'mkdirSync',
+  'rmSync',
+  'unlinkSync',
+  'renameSync',
+  'writeSync',
 ]

@@ -1,51 +1,61 @@
 import type { QuickJSContext, QuickJSHandle } from 'quickjs-emscripten-core'
 import type { Engine } from './engine.ts'
 
-/** The calls into a guest by which a program over tools rests and receives responses. Only text crosses. */
+/** Host calls into a guest for quiescence and responses of a program with a gateway. Only text crosses. */
 export interface GatewayCalls {
-  /** Runs promise jobs, up to a number; false when the interpreter gave up. */
+  /** Runs up to a number of promise jobs; false when the interpreter failed. */
   work(jobs: number): boolean
   readonly pending: boolean
-  /** Its state and what it has asked since the last time; undefined when it cannot even say that. */
+  /** The program's state and its new requests; undefined when it cannot report them. */
   rest(): string | undefined
-  /** Delivers a response; false when the guest could not take it. */
-  tell(number: number, ok: boolean, text: string): boolean
+  /** Delivers a response; false when the guest failed to accept it. */
+  deliver(number: number, ok: boolean, text: string): boolean
 }
 
-/** Made before the image of the memory is taken, so that its room and its functions are there for every program. */
+/** Created before the memory image is taken, so that its buffer and functions exist for every program. */
 export function createGatewayCalls(engine: Engine, context: QuickJSContext, prelude: QuickJSHandle): GatewayCalls {
   const raw = createRaw(engine, context)
   const rest = raw.pointer(context.getProp(prelude, 'rest'))
-  const tell = raw.pointer(context.getProp(prelude, 'tell'))
+  const deliver = raw.pointer(context.getProp(prelude, 'deliver'))
   return {
     work: raw.work,
     get pending() {
       return raw.pending
     },
     rest: () => raw.take(rest),
-    tell: (number, ok, text) => raw.give(tell, ok ? number : -number, text),
+    deliver: (number, ok, text) => raw.give(deliver, ok ? number : -number, text),
   }
 }
 
 /**
- * The interpreter without the library's handles, which cost more than what they hold: a text in, jobs done, a text out. For
- * what a program does thousands of times.
+ * Calls the interpreter without the library's handles, whose overhead exceeds the work: text in, jobs run, text out. For
+ * operations that a program does thousands of times.
  */
 interface Raw {
-  /** Calls a function with a number and a text and lets go of what it gives; false when it threw. */
+  /** Calls a function with a number and a text and discards its result; false when it threw. */
   give(work: number, number: number, text: string): boolean
-  /** Calls a function without arguments and takes the text that it gives; undefined when it threw or gave none. */
+  /** Calls a function without arguments and returns its text; undefined when it threw or returned none. */
   take(work: number): string | undefined
-  /** Whether a promise has something to do. */
+  /** Whether a promise job is pending. */
   readonly pending: boolean
-  /** Runs promise jobs, up to a number; false when one of them failed. */
+  /** Runs up to a number of promise jobs; false when one failed. */
   work(jobs: number): boolean
-  /** What `give` and `take` know a function by; it must live as long as the context. */
+  /** The pointer of a function for `give` and `take`; it must live as long as the context. */
   pointer(work: QuickJSHandle): number
 }
 
-/** What of the library stands behind its handles; `getFFI` is public, the rest is where it keeps its pointers. */
-interface Below {
+/** The library's internals behind its handles; `getFFI` is public, the allocator is a private member. */
+interface Below extends Interpreter {
+  readonly malloc: (bytes: number) => number
+  readonly free: (at: number) => void
+}
+
+interface Allocator {
+  readonly _malloc: (bytes: number) => number
+  readonly _free: (at: number) => void
+}
+
+interface Interpreter {
   readonly QTS_NewString: (context: number, text: number) => number
   readonly QTS_GetString: (context: number, value: number) => number
   readonly QTS_NewFloat64: (context: number, value: number) => number
@@ -58,19 +68,18 @@ interface Below {
   readonly QTS_GetFloat64: (context: number, value: number) => number
 }
 
-/** Room for a text that is kept with the context, so that most texts need none of their own. */
+/** Size of a text buffer that is kept with the context, so that most texts need no allocation. */
 const roomBytes = 16_384
 
 function createRaw({ quickjs, memory }: Engine, context: QuickJSContext): Raw {
-  const below = quickjs.getFFI() as unknown as Below
-  const { module } = quickjs as unknown as { module: { _malloc(bytes: number): number; _free(at: number): void } }
-  const ctx = (context as unknown as { ctx: { value: number } }).ctx.value
-  const runtime = (context.runtime as unknown as { rt: { value: number } }).rt.value
+  const below = belowOf(quickjs)
+  const ctx = pointerIn(context, 'ctx', 'value')
+  const runtime = pointerIn(context.runtime, 'rt', 'value')
   const self = pointerOf(context.undefined)
-  const room = module._malloc(roomBytes)
-  const values = module._malloc(8)
+  const room = below.malloc(roomBytes)
+  const values = below.malloc(8)
 
-  /** A memory that grows leaves its buffer for another, and the old one is empty then. */
+  /** A memory that grows gets a new buffer, and the old one becomes empty. */
   let bytes = Buffer.from(memory.buffer)
   let roomView = Buffer.from(memory.buffer, room, roomBytes)
   const view = (): Buffer => {
@@ -82,19 +91,19 @@ function createRaw({ quickjs, memory }: Engine, context: QuickJSContext): Raw {
   }
   const longText = (text: string): number => {
     const most = text.length * 3
-    const at = module._malloc(most + 1)
+    const at = below.malloc(most + 1)
     if (at === 0) return 0
     const end = at + view().write(text, at, most, 'utf8')
     view()[end] = 0
     const value = below.QTS_NewString(ctx, at)
-    module._free(at)
+    below.free(at)
     return value
   }
   const newText = (text: string): number => {
-    // No UTF-8 is longer than three bytes for each unit, so that most texts need not be measured.
+    // UTF-8 needs at most three bytes per UTF-16 unit, so most texts need not be measured.
     if (text.length * 3 >= roomBytes) return longText(text)
     view()
-    // Written to a buffer of its own, because Node looks long at whatever says where in one it is to write.
+    // Written through its own view, because Node's checks of an offset and a length are slow.
     const end = roomView.write(text)
     roomView[end] = 0
     return below.QTS_NewString(ctx, room)
@@ -143,5 +152,19 @@ function createRaw({ quickjs, memory }: Engine, context: QuickJSContext): Raw {
 }
 
 function pointerOf(handle: QuickJSHandle): number {
-  return handle.value as unknown as number
+  return pointerIn(handle, 'value')
+}
+
+function belowOf(quickjs: Engine['quickjs']): Below {
+  const { module } = quickjs as unknown as { readonly module: Allocator }
+  const { _malloc: malloc, _free: free } = module
+  return { ...(quickjs.getFFI() as unknown as Interpreter), malloc, free }
+}
+
+/** A pointer that the library keeps in a private member. */
+function pointerIn(holder: object, ...path: readonly string[]): number {
+  let at: unknown = holder
+  for (const name of path) at = typeof at === 'object' && at !== null ? Reflect.get(at, name) : undefined
+  if (typeof at === 'number') return at
+  throw new Error(`This version of quickjs-emscripten has no pointer at ${path.join('.')}.`)
 }

@@ -1,15 +1,14 @@
 /**
- * What a program over tools finds besides: `tools`, `run`, `chain`, `search`, `describe`, `examples`, `artifacts`, `print`
- * and `sleep`, written in the guest's own JavaScript. Only texts cross: what is asked is JSON text on its way out, and
- * what is told on its way in, and no program holds what makes those texts. A rest gives the state (`p`ending,
- * `f`ulfilled, `r`ejected) and a line for each question, in the order of their numbers; an answer is told by the number
- * of its question, below nought when it is an error. Each step is written to be quick,
- * because a program may take it thousands of times.
+ * The API of a program with a gateway: `tools`, `run`, `chain`, `search`, `describe`, `examples`, `artifacts`, `print` and
+ * `sleep`, written in the guest's own JavaScript. Only texts cross, and no program holds the functions that write them. At
+ * quiescence the guest returns its state (`p`ending, `f`ulfilled, `r`ejected) and a line for each request, in the order of
+ * their numbers; a response has the number of its request, negative for an error. Each step is optimized, because a
+ * program may take it thousands of times.
  */
 export const gatewayModule = String.raw`(given) => {
   'use strict'
   const { host, out, give, stringify, parse, strict, bytesOf, faultOf, ended } = given
-  /** By number; what was answered is undefined again. */
+  /** By number; undefined once it has its response. */
   const open = [undefined]
   const then = Promise.prototype.then
   const OwnError = Error
@@ -35,15 +34,15 @@ export const gatewayModule = String.raw`(given) => {
   Object.defineProperty(ToolError.prototype, 'name', { value: 'ToolError', writable: true, configurable: true })
 
   let [lastResolve, lastReject] = []
-  /** One for all questions, because a function of its own for each would take a tenth of the time of a promise. */
+  /** One for all requests, because a function of its own for each would take a tenth of the time of a promise. */
   const hold = (resolve, reject) => {
     lastResolve = resolve
     lastReject = reject
   }
-  /** Asks with a line of so much text besides its kind. */
+  /** Makes a request: a line of so much text in addition to its kind. */
   const put = (line, length, place) => {
     characters += length
-    if (asked.length >= most.questions || characters > most.characters) throw new RangeError('too much is asked at once')
+    if (asked.length >= most.questions || characters > most.characters) throw new RangeError('too many pending requests; await some first')
     asked.push(line)
     const promise = new OwnPromise(hold)
     open[++count] = { resolve: lastResolve, reject: lastReject, place }
@@ -53,12 +52,12 @@ export const gatewayModule = String.raw`(given) => {
   const noted = {}
   /**
    * Where the program asks by a function: the two places that called that. Every further one would take longer than all
-   * else here, and so does an error with places of our own, which nobody wants to see.
+   * else here, and so does an error with places inside this module, which are of no use to the author.
    */
-  const placeOf = (door) => {
+  const placeOf = (caller) => {
     const limit = OwnError.stackTraceLimit
     OwnError.stackTraceLimit = 2
-    captureStackTrace(noted, door)
+    captureStackTrace(noted, caller)
     OwnError.stackTraceLimit = limit
     return noted.stack
   }
@@ -177,7 +176,7 @@ export const gatewayModule = String.raw`(given) => {
     watch(promise) {
       then.call(promise, settle('f'), settle('r'))
     },
-    tell(signed, text) {
+    deliver(signed, text) {
       const number = signed < 0 ? -signed : signed
       const waiting = open[number]
       open[number] = undefined

@@ -1,7 +1,7 @@
 import type { ProgramFault } from '@gantry/core/internal/runtimes/runtime'
 import type { QuickJSHandle } from 'quickjs-emscripten-core'
 import type { GatewayResponse, GuestChannel } from '../channel/guest-channel.ts'
-import type { GuestClock } from './clock.ts'
+import type { GuestClock } from './engine.ts'
 import { bodyHead } from './evaluate.ts'
 import { faultOf, lastFault, outOfMemory } from './fault.ts'
 import type { Guest } from './guest.ts'
@@ -47,7 +47,7 @@ export function runGatewayProgram(
   }
 }
 
-/** Does what promises wait for, which can be without end. */
+/** Runs promise jobs, whose number may be unbounded. */
 function drain({ gatewayCalls, engine }: Guest, run: Run): void {
   while (!run.over && gatewayCalls.pending) {
     const went = gatewayCalls.work(jobsAtOnce)
@@ -64,28 +64,30 @@ function rest(guest: Guest, run: Run, line: GuestChannel, clock: GuestClock): vo
   else if (state === 'r') run.fault(lastFault(guest), guest.engine.refused)
   else if (state === 'f' && line.owed === 0) end(guest, run)
   else if (line.open === 0) run.fault(unsettled, guest.engine.refused)
-  else hear(guest, run, line, clock)
+  else nextResponse(guest, run, line, clock)
 }
 
-/** Delivers the response that has arrived, or waits for one. */
-function hear(guest: Guest, run: Run, line: GuestChannel, clock: GuestClock): void {
+/** Delivers a response that has arrived, or waits for one. */
+function nextResponse(guest: Guest, run: Run, line: GuestChannel, clock: GuestClock): void {
   const answer = line.next() ?? run.rest(line)
   if (line.stopped) run.end(killedCode)
-  else if (answer !== undefined && !run.over) tell(answer, guest, run, clock)
+  else if (answer !== undefined && !run.over) deliver(answer, guest, run, clock)
 }
 
-function tell(
+function deliver(
   { number, ok, text, nowMs }: GatewayResponse,
   { gatewayCalls, engine }: Guest,
   run: Run,
   clock: GuestClock,
 ): void {
   if (nowMs !== undefined) clock.advance(nowMs)
-  if (!gatewayCalls.tell(number, ok, text)) broken(run, engine.refused)
+  if (!gatewayCalls.deliver(number, ok, text)) broken(run, engine.refused)
   run.look()
 }
 
-/** It stopped short: a limit was reached, which the run then knows, there is no memory, or it spoilt its own tools. */
+/**
+ * The program stopped early: it reached a limit, ran out of memory, or changed the built-ins that its tools use.
+ */
 function broken(run: Run, refusedMemory: boolean): void {
   run.host.interrupt()
   run.fault(refusedMemory ? outOfMemory : bent, refusedMemory)
@@ -116,7 +118,7 @@ function end(guest: Guest, run: Run): void {
   }
 }
 
-/** Starts a program over tools, which is the body of an async function; undefined when it does not compile. */
+/** Starts a program with a gateway, which is the body of an async function; undefined when it does not compile. */
 export function startProgram(
   { code, language }: { readonly code: string; readonly language: string },
   guest: Guest,
@@ -139,23 +141,23 @@ export function startProgram(
   return undefined
 }
 
-/** Reports a parser that crashed; the error is thrown on, so that the thread runs nothing else. */
+/** Reports a crashed parser and returns the error to rethrow, so that the thread runs nothing else. */
 function fallen(error: unknown, run: Run): unknown {
   if (error instanceof ParserFellError) run.fault({ kind: 'compile', name: error.name, message: error.message }, false)
   return error
 }
 
-/** Ends with what the compiler said. */
+/** Ends the run with the compiler's message. */
 function refuse(fault: ProgramFault, whole: string, { engine }: Guest, run: Run): void {
   try {
     run.fault(sharper(fault, whole), engine.refused)
   } finally {
-    // The first end counts: this is one only when the other parser fell.
+    // The first end counts: this one applies only when the other parser crashed.
     run.fault(fault, engine.refused)
   }
 }
 
-/** QuickJS gives the line of a syntax error but not its column; another parser does, where it finds one too. */
+/** QuickJS gives the line of a syntax error but not its column; the other parser does when it finds the same error. */
 function sharper(fault: ProgramFault, whole: string): ProgramFault {
   if (/call stack|stack overflow/.test(fault.message)) return { ...fault, message: 'The code is nested too deeply.' }
   const found = fault.name === 'SyntaxError' ? syntaxFault(whole) : undefined
@@ -163,7 +165,7 @@ function sharper(fault: ProgramFault, whole: string): ProgramFault {
   return syntaxError(found.message, found.place, whole)
 }
 
-/** What the parser misses in our own last line is missing at the end of the program. */
+/** An error in our own last line is an error at the end of the program. */
 function syntaxError(message: string, place: Place | undefined, whole: string): ProgramFault {
   const common = { kind: 'compile', name: 'SyntaxError' } as const
   if (place === undefined) return { ...common, message }
@@ -173,7 +175,7 @@ function syntaxError(message: string, place: Place | undefined, whole: string): 
   return { ...common, message: 'Unexpected end of the program: something is not closed', ...inBody(end) }
 }
 
-/** A place in the whole text as one in the program. */
+/** Converts a position in the whole text to one in the program. */
 function inBody({ line, column }: Place): Place {
   return { line, column: line === 1 ? Math.max(1, column - bodyHead.length) : column }
 }

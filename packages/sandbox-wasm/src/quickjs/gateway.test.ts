@@ -31,7 +31,7 @@ const echo: ProgramGateway['ask'] = (questions, answer) => {
   for (const { number, text } of questions) answer({ number, ok: true, text })
 }
 
-test('questions come numbered, with all that was asked at a rest, and answers reach the one who asked', async () => {
+test('gateway requests are numbered and arrive as one batch per quiescence, and each response reaches its request', async () => {
   const rests: ProgramRequest[][] = []
   const { value } = await run(
     `const one = await tools.a.b({ x: 1 })
@@ -57,7 +57,7 @@ test('questions come numbered, with all that was asked at a rest, and answers re
   ])
 })
 
-test('a program without tools finds nothing of one with tools that its thread was made ready for', async () => {
+test('a program without tools has no tool globals in a thread that was prepared for tools', async () => {
   const names = `['tools', 'run', 'ToolError', 'sleep', 'artifacts'].filter((name) => name in globalThis)`
   const withTools = await run(`return ${names}`, echo)
   assert.deepEqual(withTools.value, ['tools', 'run', 'ToolError', 'sleep', 'artifacts'])
@@ -71,7 +71,7 @@ test('a program without tools finds nothing of one with tools that its thread wa
   }
 })
 
-test('a program is told one answer at a time, in their order, and rests in between', async () => {
+test('a program reads one response at a time, in order, and is quiescent in between', async () => {
   const { value } = await run(
     `const order = []
      const follow = async (n) => { await run('a:' + n); order.push(n); await null; order.push(n) }
@@ -84,7 +84,7 @@ test('a program is told one answer at a time, in their order, and rests in betwe
   assert.deepEqual(value, [3, 3, 2, 2, 1, 1])
 })
 
-test('every rest is told, also one that brings no question', async () => {
+test('every quiescence is reported, also one without a request', async () => {
   const rests: number[][] = []
   const answers: (() => void)[] = []
   const { value } = await run('await Promise.all([run("a:a"), run("b:b")]); return 1', (questions, answer) => {
@@ -95,7 +95,7 @@ test('every rest is told, also one that brings no question', async () => {
   assert.deepEqual([value, rests], [1, [[1, 2], []]])
 })
 
-test('a program ends where it can, whatever else was answered already', async () => {
+test('a program ends at its return or throw, although another response has already arrived', async () => {
   for (const [code, value] of [
     ['void search("x").then(() => run("after:end")); await run("a:b"); return 1', 1],
     ['void search("x").then(() => run("after:end")); await run("a:b"); throw new Error("enough")', undefined],
@@ -109,7 +109,7 @@ test('a program ends where it can, whatever else was answered already', async ()
   }
 })
 
-test('what is asked for after an answer is not too much because another answer was there already', async () => {
+test('a request after a response is not over budget because another response had already arrived', async () => {
   const { value, fault } = await run(
     `const many = async (id) => { await run(id); await Promise.all(Array.from({ length: 11_000 }, () => sleep(1))) }
      await Promise.all([many('a:a'), many('b:b')])
@@ -119,7 +119,7 @@ test('what is asked for after an answer is not too much because another answer w
   assert.deepEqual([value, fault], [1, undefined])
 })
 
-test('a sleep of what is no time is an error of the program, and a timer takes it for none', async () => {
+test('sleeping for an invalid duration throws in the program, and setTimeout treats it as 0', async () => {
   const asked: string[] = []
   const { value } = await run(
     `const wrong = []
@@ -144,7 +144,7 @@ test('a sleep of what is no time is an error of the program, and a timer takes i
   )
 })
 
-test('92: an answer that nobody asked for, or a second one, breaks the run and not the runtime', async () => {
+test('92: a response without a request, or a second one, fails the run and not the runtime', async () => {
   for (const number of [2, 0, -1, 1.5]) {
     const wrong = run('return await run("a:b")', (_, answer) => answer({ number, ok: true, text: '1' }))
     const { exit, value } = await wrong
@@ -153,7 +153,7 @@ test('92: an answer that nobody asked for, or a second one, breaks the run and n
   assert.deepEqual((await run('return await run("a:b")', echo)).value, { tool: 'a:b', args: {} })
 })
 
-test('92: an answer of a run that is over does not reach the next one', async () => {
+test('92: a response of an ended run does not reach the next one', async () => {
   const late: ((answer: ProgramResponse) => void)[] = []
   await run('void sleep(1000); return 1', (_, answer) => late.push(answer))
   await run('void sleep(1000); await run("a:b"); return 1', (questions, answer) => {
@@ -167,7 +167,7 @@ test('92: an answer of a run that is over does not reach the next one', async ()
   assert.deepEqual(value, { tool: 'a:b', args: {} })
 })
 
-test('many answers at once, and long ones, come whole and in their order', async () => {
+test('many concurrent responses and long ones arrive complete and in order', async () => {
   const long = 'é"\n'.repeat(50_000)
   const { value } = await run(
     `const got = []
@@ -180,7 +180,7 @@ test('many answers at once, and long ones, come whole and in their order', async
   assert.deepEqual(value, [Array.from({ length: 500 }, (_, i) => i), long])
 })
 
-test('a program that is cancelled while it rests leaves its thread, one that computes is killed', async () => {
+test('cancelling ends a quiescent and a computing program, and the next program runs', async () => {
   for (const code of ['await run("a:b")', 'run("a:b"); for (;;);']) {
     const controller = new AbortController()
     const reason = new ToolError('CANCELLED', 'enough')
@@ -191,7 +191,7 @@ test('a program that is cancelled while it rests leaves its thread, one that com
   }
 })
 
-test('an error comes with its place in what the author wrote', async () => {
+test('an error has its position in the source that the author wrote', async () => {
   const places: readonly (readonly [language: string, code: string, name: string, line: number, column: number])[] = [
     ['javascript', 'const a = 1\nlet x = ;', 'SyntaxError', 2, 9],
     ['typescript', 'const a: number = 1\nlet x: = 1', 'SyntaxError', 2, 8],
@@ -237,7 +237,7 @@ test('an error comes with its place in what the author wrote', async () => {
   }
 })
 
-test('an uncaught error of a tool has the place of its call', async () => {
+test('an uncaught tool error has the line of its call', async () => {
   const error = { code: 'DENIED', message: 'no', retryable: false }
   const { fault } = await run('const a = 1\n  await tools.a.b({\n    x: 1,\n  })', (questions, answer) => {
     for (const { number } of questions) answer({ number, ok: false, text: JSON.stringify(error) })
@@ -245,7 +245,7 @@ test('an uncaught error of a tool has the place of its call', async () => {
   assert.deepEqual([fault?.name, fault?.message, fault?.line, fault?.error], ['ToolError', 'no', 2, error])
 })
 
-test('the stack of an error of a tool has the places of the program, nearest first, and a limit of its own stays', async () => {
+test('the stack of a tool error has the program’s lines, innermost first, and the program’s stackTraceLimit is kept', async () => {
   const error = { code: 'DENIED', message: 'no', retryable: false }
   const code = `Error.stackTraceLimit = 7
     const inner = (ask) => ask()
@@ -261,7 +261,7 @@ test('the stack of an error of a tool has the places of the program, nearest fir
   assert.deepEqual([limit, lines], [7, [[3, 2], [3, 2], [3]]])
 })
 
-test('tools are the same whenever they are looked for, and nothing can be put in their place', async () => {
+test('tools keep their identity and cannot be replaced or deleted', async () => {
   const { value } = await run(
     `Object.prototype.get = () => 'bent'
      const { b } = tools.a
@@ -272,14 +272,14 @@ test('tools are the same whenever they are looked for, and nothing can be put in
      return [same, Object.keys(tools), [tools.then, tools[Symbol.iterator]].map(String), await tools.a.b({ x: 1 }), await tools.c.d()]`,
     echo,
   )
-  const told = [
+  const texts = [
     { tool: 'a:b', args: { x: 1 } },
     { tool: 'c:d', args: {} },
   ]
-  assert.deepEqual(value, [[true, true, true], [], ['undefined', 'undefined'], ...told])
+  assert.deepEqual(value, [[true, true, true], [], ['undefined', 'undefined'], ...texts])
 })
 
-test('arguments are written as JSON writes them, so that a journal of any time knows them again', async () => {
+test('arguments are serialized as JSON.stringify does, so a replay matches the journal', async () => {
   const values = [
     ...[{}, { a: 1 }, { a: -0, b: 1e21, c: 0.1, d: -5 }, { t: true, f: false }, { s: 'é " \\ \n \u2028 🚀', '': '' }],
     ...[{ 'a"b': 1, a: 'x' }, { a: null, b: [1, { c: 'd' }] }, { 2: 'two', 1: 'one', x: 0 }, [1, 'a'], 'text', 5, null],
@@ -297,7 +297,7 @@ test('arguments are written as JSON writes them, so that a journal of any time k
   assert.deepEqual([texts, fault?.message], [written, 'NaN is not a JSON number'])
 })
 
-test('code that the parser of TypeScript falls over leaves none of that to the next program', async () => {
+test('code that overflows the TypeScript parser does not affect the next program', async () => {
   const deep = '['.repeat(3_000)
   for (const language of ['javascript', 'typescript']) {
     const { fault } = await run(`const a = ${deep}; return 1`, echo, calm, language)

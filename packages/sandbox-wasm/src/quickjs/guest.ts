@@ -5,17 +5,17 @@ import { filesModule, moduleSource } from './files.ts'
 import { createGatewayCalls, type GatewayCalls } from './gateway-calls.ts'
 import { prelude } from './prelude.ts'
 
-/** What a program's functions reach in the host; every value that crosses is a number, a text or bytes. */
+/** The host functions of a program; every value that crosses is a number, a text or bytes. */
 export interface GuestHost {
   write(descriptor: number, text: string): void
   exit(code: number): void
   timer(id: number, ms: number): void
   cancel(id: number): void
-  /** Throws an error whose message is a code of the system. */
+  /** Throws an error whose message is a system error code. */
   file(call: string, path: string, ...values: readonly FileValue[]): Uint8Array | string | undefined
   stdin(): Uint8Array
   random(bytes: Uint8Array): void
-  /** Whether the program is to be stopped. */
+  /** Whether the program must be stopped. */
   interrupt(): boolean
 }
 
@@ -26,35 +26,35 @@ export interface Guest {
   readonly engine: Engine
   readonly context: QuickJSContext
   /**
-   * Puts every byte of its memory back to what it was before the first program, so that nothing of one is there for the
-   * next; false when it grew and must be thrown away. Handles that were got since are void.
+   * Restores its memory to the state before the first program, so that no program leaves state for the next; false when
+   * the memory grew and the guest must be discarded. Handles created since are invalid.
    */
   reset(): boolean
-  /** Gives it what a program over tools finds besides; once is enough until it is reset. */
+  /** Adds the API of a program with a gateway; needed once until a reset. */
   open(): void
   readonly opened: boolean
   /** Sets the memory that it may use. */
   limit(bytes: number): void
-  /** Allows it a little more. */
+  /** Raises the memory limit by a reserve. */
   allow(bytes: number): void
-  /** Says how many characters stand before a program on its first line, so that places in errors are its own. */
+  /** Sets the number of characters before a program on its first line, so that error positions are the program's own. */
   place(columns: number): void
-  /** Sets what its functions reach. */
+  /** Sets the host that its functions call. */
   reach(host: GuestHost | undefined): void
-  /** Gateway requests and responses of a program over tools. */
+  /** Gateway requests and responses of a program. */
   readonly gatewayCalls: GatewayCalls
-  /** Calls a function of the prelude; gives back what it returned, or threw. */
+  /** Calls a function of the prelude; returns its result or what it threw. */
   call(name: PreludeName, ...values: readonly QuickJSHandle[]): ReturnType<QuickJSContext['callFunction']>
 }
 
 type GatewayName = 'open' | 'watch' | 'fault' | 'end'
 export type PreludeName = 'begin' | 'place' | 'fire' | 'describe' | 'finish' | 'exitCode' | GatewayName
 
-/** QuickJS counts its own stack; the thread's is larger, so that a program meets an error of its own. */
+/** QuickJS limits its own stack; the thread's is larger, so that a program gets an ordinary error. */
 const stackBytes = 786_432
 const mostRandomBytes = 65_536
 
-/** Makes a context with its prelude in a fresh instance. */
+/** Creates a context with its prelude in a fresh instance. */
 export function createGuest(engine: Engine): Guest {
   let current: GuestHost | undefined
   let memoryBytes = 0
@@ -74,7 +74,7 @@ export function createGuest(engine: Engine): Guest {
   const call: Guest['call'] = (name, ...values) => {
     return context.getProp(made, name).consume((work) => context.callFunction(work, context.undefined, ...values))
   }
-  // Programs that lose a function of the host must not take it from those that come after them.
+  // A program that drops a host function must not remove it for later programs.
   runtime.hostRefs.delete = () => undefined
   const gatewayCalls = createGatewayCalls(engine, context, made)
   const image = takeImage(engine.memory)
@@ -110,7 +110,7 @@ export function createGuest(engine: Engine): Guest {
   }
 }
 
-/** The host as the prelude sees it. */
+/** The host object for the prelude. */
 function hostObject(context: QuickJSContext, current: () => GuestHost | undefined): QuickJSHandle {
   const object = context.newObject()
   const host = (): GuestHost => {
@@ -159,7 +159,7 @@ function fileValue(context: QuickJSContext, handle: QuickJSHandle): FileValue {
 function bytesIn(context: QuickJSContext, handle: QuickJSHandle | undefined): Uint8Array {
   if (handle === undefined || context.typeof(handle) !== 'object')
     throw new TypeError('The data must be text or bytes.')
-  // The library takes an empty one for a failure.
+  // The library treats an empty buffer as a failure.
   if (context.getProp(handle, 'byteLength').consume((length) => context.getNumber(length)) === 0)
     return new Uint8Array(0)
   return context.getArrayBuffer(handle).consume((lifetime) => lifetime.value.slice())

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { pageBytes, webAssembly } from '../guest/web-assembly.ts'
+import { pageBytes, webAssembly } from '../guest/binary.ts'
 import { takeImage } from './engine.ts'
 
 function filled(): { memory: InstanceType<typeof webAssembly.Memory>; bytes: Uint8Array } {
@@ -11,7 +11,7 @@ function filled(): { memory: InstanceType<typeof webAssembly.Memory>; bytes: Uin
   return { memory, bytes }
 }
 
-test('every byte is put back, in pages that held something and in pages that held nothing', () => {
+test('restoring an image resets every byte, in used and in empty pages', () => {
   const { memory, bytes } = filled()
   const before = bytes.slice()
   const image = takeImage(memory)
@@ -25,7 +25,7 @@ test('every byte is put back, in pages that held something and in pages that hel
   assert.equal(Buffer.compare(bytes, before), 0)
 })
 
-test('a memory that grew is not put back', () => {
+test('a memory that has grown is not restored', () => {
   const { memory } = filled()
   const image = takeImage(memory)
   memory.grow(1)

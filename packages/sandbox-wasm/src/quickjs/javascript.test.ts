@@ -15,12 +15,12 @@ test('code is the body of an async function, or a module that exports its value,
   assert.equal('value' in (await js('1 + 1')).outcome, false)
 })
 
-test('types are taken away, and enums become code', async () => {
+test('types are stripped, and enums are compiled', async () => {
   assert.equal((await ts('enum A { x = 5 }\nconst f = <T,>(a: T): T => a\nreturn f(A.x as number)')).value, 5)
   assert.equal((await ts('import type { X } from "y"\nexport default 3 satisfies number')).value, 3)
 })
 
-test('code that does not compile is an outcome, with the error of the form that was meant', async () => {
+test('code that does not compile is an outcome with the syntax error of its form', async () => {
   for (const run of [js, ts]) {
     const { exit, stderr } = await run('let x = ;')
     assert.deepEqual(exit, { code: 1 })
@@ -30,7 +30,7 @@ test('code that does not compile is an outcome, with the error of the form that 
   assert.match((await js('import x from "net"')).stderr, /Cannot find module 'net'/)
 })
 
-test('an error that nobody catches is printed with its place and its cause', async () => {
+test('an uncaught error is printed with its position and its cause', async () => {
   const { exit, stderr } = await js(
     'const f = () => {\n  throw new TypeError("bad", { cause: new Error("deep") })\n}\nf()',
   )
@@ -57,7 +57,7 @@ test('console prints as Node does, log to stdout and error to stderr', async () 
   assert.equal(stderr, 'no\nshown\n')
 })
 
-test('timers fire in their order, and the program ends when none is left', async () => {
+test('timers fire in order, and the program ends when none is pending', async () => {
   const { stdout, value } = await js(`
     setTimeout(() => console.log('third'), 20)
     setTimeout((word) => console.log(word), 5, 'second')
@@ -69,13 +69,13 @@ test('timers fire in their order, and the program ends when none is left', async
   assert.equal(value, 'value')
 })
 
-test('a program that waits for what never comes ends with 13, as in Node', async () => {
+test('a program that awaits a promise that never settles exits with 13, as in Node', async () => {
   const { exit, stderr } = await js('await new Promise(() => {})')
   assert.deepEqual(exit, { code: 13 })
   assert.match(stderr, /unsettled top-level await/)
 })
 
-test('exit ends at once, whatever the program makes of it', async () => {
+test('process.exit ends the program at once, also inside a try with a catch', async () => {
   const { exit, stdout, outcome } = await js(
     'try { process.exit(3) } catch {}\nconsole.log("after"); require("fs").writeFileSync("after", "x")',
     { job: { collect: { files: 9, bytes: 99 } } },
@@ -84,7 +84,7 @@ test('exit ends at once, whatever the program makes of it', async () => {
   assert.deepEqual((await js('process.exitCode = 4')).exit, { code: 4 })
 })
 
-test('files, input and environment are there, and files come out', async () => {
+test('a program reads files, stdin and environment, and its files are collected', async () => {
   const { stdout, outcome } = await js(
     `import fs, { readFileSync } from 'node:fs'
     import { readFile } from 'node:fs/promises'
@@ -109,35 +109,35 @@ test('files, input and environment are there, and files come out', async () => {
   assert.deepEqual([...outcome.files.keys()], ['moved.txt', 'new/er/file.txt'])
 })
 
-test('lines on descriptor 3 are messages, and the last value there counts', async () => {
-  const heard: unknown[] = []
+test('lines on descriptor 3 are messages, and the last value line is the value', async () => {
+  const received: unknown[] = []
   const { value } = await js(
     `const { writeSync } = require('fs')
     for (const line of [{ progress: 1, total: 2, message: 'half' }, { log: 'note' }, 'no', { value: 5 }]) writeSync(3, JSON.stringify(line) + '\\n')`,
-    { job: { onMessage: (message: unknown) => heard.push(message) } },
+    { job: { onMessage: (message: unknown) => received.push(message) } },
   )
-  assert.deepEqual(heard, [
+  assert.deepEqual(received, [
     { kind: 'progress', progress: 1, total: 2, message: 'half' },
     { kind: 'log', message: 'note' },
   ])
   assert.equal(value, 5)
 })
 
-test('output is heard while the program still runs', async () => {
+test('output is delivered while the program runs', async () => {
   const controller = new AbortController()
   const running = js('console.log("on"); while (true);', {
     signal: controller.signal,
-    job: { onOutput: () => controller.abort(new Error('heard')) },
+    job: { onOutput: () => controller.abort(new Error('received')) },
   })
-  await assert.rejects(running, /heard/)
+  await assert.rejects(running, /received/)
 })
 
-test('files that do not fit into the workspace are refused before anything runs', async () => {
+test('input files that do not fit into the workspace are refused before the program runs', async () => {
   const files = new Map([['large', new Uint8Array(limits.diskBytes)]])
   await assert.rejects(js('return 1', { job: { files } }), { code: 'INPUT_INVALID', effect: 'none' })
 })
 
-test('with a seed and a fixed clock the same code gives the same result, and without them another', async () => {
+test('with a seed and a fixed clock the same code gives the same result, and without them a different one', async () => {
   const code = `return [Math.random(), crypto.randomUUID(), Date.now(), new Date().toISOString(), performance.now(), new Date(0).getHours()]`
   const deterministic = { seed: 5, nowMs: 1_700_000_000_000 }
   const once = await js(code, { spec: { deterministic } })
@@ -150,7 +150,7 @@ test('with a seed and a fixed clock the same code gives the same result, and wit
   assert.notEqual(first.value, second.value)
 })
 
-test('a session keeps variables, functions and files from cell to cell, and the last expression is its value', async () => {
+test('a session keeps variables, functions and files between cells, and the last expression of a cell is its value', async () => {
   const signal = AbortSignal.timeout(30_000)
   const sandbox = await bench.runtime.open({ language: 'typescript', limits, network: 'none', session: true }, signal)
   const cell = async (code: string) =>

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { maskSource } from './fault.ts'
 
-test('comments and the insides of strings, templates and patterns are blank, and nothing moves', () => {
+test('comments and the contents of strings, templates and regular expressions are blanked without moving other characters', () => {
   const cases: readonly (readonly [source: string, seen: string])[] = [
     ['a // b\nc', 'ac'],
     ['a /* b\nb */ c', 'ac'],

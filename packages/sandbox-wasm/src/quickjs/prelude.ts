@@ -2,10 +2,10 @@ import { bodyHead } from './evaluate.ts'
 import { gatewayModule } from './gateway-module.ts'
 
 /**
- * What a program finds beside the language itself, written in the guest's own JavaScript: `console`, timers, `process`
- * (argv, env, exit, exitCode, cwd, stdout, stderr), `stdin` as text, `require` and `import` of `fs` and `fs/promises`,
- * `TextEncoder`, `TextDecoder`, `structuredClone` and `crypto.getRandomValues` and `randomUUID`. It is a function of the
- * host's functions, so that a program never holds them bare, and gives back what the host calls.
+ * The globals of a program that are not part of the language, written in the guest's own JavaScript: `console`, timers, `process` (argv,
+ * env, exit, exitCode, cwd, stdout, stderr), `stdin` as text, `require` and `import` of `fs` and `fs/promises`, `TextEncoder`,
+ * `TextDecoder`, `structuredClone` and `crypto.getRandomValues` and `randomUUID`. A function of the host's functions, so that
+ * a program never holds them directly; it returns the functions that the host calls.
  */
 export const prelude = String.raw`(host) => {
   'use strict'
@@ -218,7 +218,7 @@ export const prelude = String.raw`(host) => {
   return {
     open: gateway.begin,
     watch: gateway.watch,
-    tell: gateway.tell,
+    deliver: gateway.deliver,
     rest: gateway.rest,
     end: gateway.end,
     fault: faultOf,

@@ -1,61 +1,61 @@
 import type { SandboxLimit } from '@gantry/contract'
-import { defaultJsonLimits } from '@gantry/core/internal/json/limits'
 import { parseJson } from '@gantry/core/internal/json/parse'
+import { defaultJsonLimits } from '@gantry/core/internal/json/plain'
 import type { ProgramFault } from '@gantry/core/internal/runtimes/runtime'
 import type { GatewayResponse, GuestChannel } from '../channel/guest-channel.ts'
 import type { ThreadResult } from '../channel/messages.ts'
 import { createRandom } from '../guest/random.ts'
 import type { Stream } from '../guest/streams.ts'
 import type { Workspace } from '../guest/workspace.ts'
-import { createTimers, type Timers } from './clock.ts'
+import { createTimers, type Timers } from './engine.ts'
 import { placed, sharpened } from './fault.ts'
 import { callFile } from './files.ts'
 import type { GuestHost } from './guest.ts'
 import type { CodeJob, RunTools } from './scripts.ts'
 import type { Place } from './strip-types.ts'
 
-/** One run of a program: what it reaches, and whether and how it has ended. The first end counts. */
+/** One run of a program: its host functions, and whether and how it has ended. The first end counts. */
 export interface Run {
   readonly host: GuestHost
   readonly timers: Timers
   readonly over: boolean
   end(exitCode: number): void
-  /** Ends with an error, which is printed; after memory was refused, that is what ended it. */
+  /** Ends with an error, which is printed; after memory was refused, the memory limit is the hit. */
   fail(text: string, refusedMemory: boolean): void
   complain(text: string): void
   value(text: string): void
-  /** Says where a place in the code that runs is in what its author wrote, where the two differ. */
+  /** Maps a position in the running code to the author's source, when the two differ. */
   places: ((place: Place) => Place) | undefined
-  /** Ends a program over tools with its failure; after memory was refused, that is what ended it. */
+  /** Ends a program with a gateway with its failure; after memory was refused, the memory limit is the hit. */
   fault(fault: ProgramFault, refusedMemory: boolean): void
-  /** Ends a program over tools with what it returned, as JSON text; nothing is null. */
+  /** Ends a program with a gateway with its value as JSON text; an empty text is null. */
   returned(text: string, exitCode: number): void
-  /** Waits for a response to a program over tools, until its deadline. */
+  /** Waits for a gateway response, until the deadline of the run. */
   rest(line: GuestChannel): GatewayResponse | undefined
-  /** Looks after its limits now and then; a look at the processor's time costs more than a turn of a program. */
+  /** Checks the limits at intervals, because reading the CPU time costs more than a turn of a program. */
   look(): void
-  /** Waits until a time or, if that is sooner, the end of the run's time. */
+  /** Waits until a time, or the deadline of the run if that is sooner. */
   until(due: number, sleep: (ms: number) => Promise<unknown>): Promise<void>
   result(): Omit<ThreadResult, 'files' | 'skipped' | 'memoryPeakBytes' | 'spent'>
 }
 
-/** What is larger than the whole address space is refused before any memory is requested. */
+/** An allocation larger than the address space is refused before memory is requested. */
 const outOfMemory = /^InternalError: out of memory/
 /** By descriptor. */
 const streams: readonly (Stream | undefined)[] = [undefined, 'stdout', 'stderr', 'channel']
-/** A program over tools has no channel of its own, so that nothing that it writes can pass for its value. */
+/** A program with a gateway has no channel of its own, so that nothing it writes can imitate its value. */
 const programStreams: typeof streams = [undefined, 'stdout', 'stdout']
-/** How often the limits of a program over tools are checked between responses; the interpreter checks while it works. */
+/** Interval of limit checks between responses; the interpreter checks while it runs. */
 const lookMs = 5
-/** As a shell says of a program that was killed. */
+/** The exit code of a killed program, as in a shell. */
 export const killedCode = 137
 
-/** How a run ended: `value` and `fault` are those of a program over tools. */
+/** The end of a run; `value` and `fault` are those of a program with a gateway. */
 interface Ending extends Pick<ThreadResult, 'exitCode' | 'value' | 'fault'> {
   readonly hit?: SandboxLimit
 }
 
-/** What a program's author reads when the value is lost. */
+/** The message for the program's author when the value is lost. */
 export function notJson(fault: string): string {
   return `gantry: the value is left out because it is not JSON: ${fault}\n`
 }
@@ -94,7 +94,7 @@ export function createRun(job: CodeJob, workspace: Workspace, { outlet, clock, l
     if (outlet.flooded !== undefined) stop(`${outlet.flooded}Bytes`)
   }
   const reach = <Result>(work: () => Result): Result => {
-    // A program that catches its own exit goes on for a moment; nothing of that may be seen.
+    // A program that catches its own exit runs on for a moment; its effects must not be visible.
     if (ending !== undefined) throw new Error('The program has ended.')
     return work()
   }

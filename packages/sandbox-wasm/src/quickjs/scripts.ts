@@ -1,25 +1,23 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import type { QuickJSHandle } from 'quickjs-emscripten-core'
-import type { GuestChannel } from '../channel/guest-channel.ts'
+import { createOutlet, type GuestChannel, type Outlet } from '../channel/guest-channel.ts'
 import type { ThreadJob, ThreadResult } from '../channel/messages.ts'
-import type { Outlet } from '../channel/outlet.ts'
 import { collect, createWorkspace, layOut, type Workspace } from '../guest/workspace.ts'
-import { type GuestClock, installClock } from './clock.ts'
-import { type CompiledQuickjs, loadEngines } from './engine.ts'
+import { type CompiledQuickjs, type GuestClock, installClock, loadEngines } from './engine.ts'
 import { failWith, finish, type LooseImports, loadLooseImports, type Started, start } from './evaluate.ts'
 import { runGatewayProgram, startProgram } from './gateway-program.ts'
 import { createGuest, type Guest } from './guest.ts'
 import { createRun, notJson, type Run } from './run.ts'
 
-/** Runs scripts in QuickJS, each in a context as it was made; the next is made ready while nothing else is to be done. */
+/** Runs scripts in QuickJS, each in a fresh context; the next context is prepared while the thread is idle. */
 export interface Scripts {
-  /** `line` is for a program over tools. */
+  /** `line` is for a program with a gateway. */
   run(job: CodeJob, outlet: Outlet, line?: GuestChannel): Promise<ThreadResult>
-  /** Makes the context for the next run. */
+  /** Prepares the context of the next run. */
   prepare(): Promise<void>
 }
 
-/** What a session keeps between its runs. */
+/** The state of a session between its runs. */
 interface Kept {
   readonly guest: Guest
   readonly workspace: Workspace
@@ -28,16 +26,16 @@ interface Kept {
 export async function loadScripts(quickjs?: CompiledQuickjs): Promise<Scripts> {
   const clock = installClock()
   const [freshEngine, loose] = await Promise.all([loadEngines(quickjs), loadLooseImports()])
-  /** Fit for a program. */
+  /** Ready for a program. */
   let ready: Guest | undefined
-  /** Has had one. */
+  /** Used by a program. */
   let used: Guest | undefined
   let kept: Kept | undefined
-  /** Who ran a program over tools runs another soon; what it needs is then made ready too. */
+  /** After a program with a gateway another one is likely, so its API is prepared too. */
   let overTools = false
 
   const fresh = async (): Promise<Guest> => createGuest(await freshEngine())
-  /** What belongs to a program over tools is not for others. */
+  /** A context with a gateway API is only for programs with a gateway. */
   const fit = (guest: Guest | undefined): Guest | undefined =>
     guest === undefined || overTools || !guest.opened || guest.reset() ? guest : undefined
   const take = async ({ limits, gateway }: ThreadJob): Promise<Kept> => {
@@ -66,21 +64,21 @@ export async function loadScripts(quickjs?: CompiledQuickjs): Promise<Scripts> {
 
 export type CodeJob = ThreadJob & { readonly program: { readonly kind: 'code' } }
 
-/** What a run uses of its thread. */
+/** The parts of its thread that a run uses. */
 export interface RunTools {
   readonly outlet: Outlet
   readonly clock: GuestClock
   readonly loose: LooseImports
-  /** Of a program over tools. */
+  /** For a program with a gateway. */
   readonly line: GuestChannel | undefined
 }
 
-/** As Node says of a program whose end never comes. */
+/** The exit code and warning of Node for an unsettled await. */
 const unsettled = { code: 13, text: 'Warning: Detected unsettled top-level await\n' }
 
 /**
- * Runs one script to its end: its promise is settled and no timer waits, it exits, an error is not caught, or a limit is
- * reached; whichever comes first. What it still had in mind after that does not happen.
+ * Runs one script until its promise is settled and no timer is pending, it exits, an error is uncaught, or a limit
+ * is reached, whichever comes first. None of its code runs after that.
  */
 export async function runScript(
   job: CodeJob,
@@ -103,13 +101,13 @@ export async function runScript(
   return { ...run.result(), files, skipped, memoryPeakBytes: guest.engine.memory.buffer.byteLength, spent }
 }
 
-/** A program over tools has one form, and asks while it runs. */
+/** A program with a gateway has one form, and makes requests while it runs. */
 function runProgram(job: CodeJob, guest: Guest, run: Run, line: GuestChannel, clock: GuestClock): void {
   const promise = startProgram(job.program, guest, run)
   if (promise !== undefined) runGatewayProgram(promise, guest, run, line, clock)
 }
 
-/** Does work; whether the interpreter itself fell over it, which then is not to be used again. */
+/** Runs work and returns whether the interpreter itself crashed and must be discarded. */
 async function contained({ engine }: Guest, run: Run, work: () => Promise<void>): Promise<boolean> {
   try {
     await work()
@@ -121,13 +119,13 @@ async function contained({ engine }: Guest, run: Run, work: () => Promise<void>)
   }
 }
 
-/** Makes the context that of this program: its limits, its clock, its environment and its input. */
+/** Sets up the context for this program: limits, clock, environment and input. */
 function begin(job: CodeJob, guest: Guest, run: Run, { clock }: RunTools): void {
   const { context } = guest
   guest.limit(job.limits.memoryBytes)
   clock.begin(job.deterministic)
   guest.reach(run.host)
-  // Always before the rest, because it may have been done long before.
+  // Always first, because it may have been done long before.
   if (job.gateway !== undefined) guest.open()
   const words = new Uint32Array(4)
   run.host.random(new Uint8Array(words.buffer))
@@ -136,7 +134,7 @@ function begin(job: CodeJob, guest: Guest, run: Run, { clock }: RunTools): void 
   if (begun.error !== undefined) failWith(guest, run, begun.error)
 }
 
-/** Runs what is left to run until the program has ended. */
+/** Runs jobs and timers until the program has ended. */
 async function settle(started: Started, guest: Guest, run: Run): Promise<void> {
   const { context, call } = guest
   while (!run.over) {
@@ -147,7 +145,7 @@ async function settle(started: Started, guest: Guest, run: Run): Promise<void> {
     const timer = run.timers.next()
     if (timer === undefined) {
       if (state.type === 'fulfilled') return end(started, state.value, guest, run)
-      // Where there was no memory for a promise job, QuickJS lost it without a word.
+      // Without memory for a promise job QuickJS drops the job silently.
       if (guest.engine.refused) return run.fail('InternalError: out of memory', true)
       run.end(unsettled.code)
       return run.complain(unsettled.text)
@@ -160,7 +158,7 @@ async function settle(started: Started, guest: Guest, run: Run): Promise<void> {
   }
 }
 
-/** Takes the value out and ends with the code that the program set. */
+/** Reads the value and ends with the program's exit code. */
 function end(started: Started, value: QuickJSHandle, guest: Guest, run: Run): void {
   const { exitCode, text, fault } = finish(guest, started, value)
   if (run.over) return
@@ -171,12 +169,45 @@ function end(started: Started, value: QuickJSHandle, guest: Guest, run: Run): vo
 
 const jobsAtOnce = 1_000
 
-/** Does what promises wait for, which can be without end. */
+/** Runs promise jobs, whose number may be unbounded. */
 export function drain(guest: Guest, run: Run, fail: (error: QuickJSHandle) => void): void {
   const { runtime } = guest.context
   while (!run.over && runtime.hasPendingJob()) {
     const done = runtime.executePendingJobs(jobsAtOnce)
     if (done.error !== undefined && !run.over) fail(done.error)
     run.host.interrupt()
+  }
+}
+
+/** After this many rounds the code of interpreter and thread is optimized and runs in a hundredth of the first time. */
+const rounds = 16
+
+const program = { kind: 'code', language: 'javascript', code: 'return [6 * 7].map(String)' } as const
+const limits = { wallMs: 1_000, cpuMs: 1_000, memoryBytes: 16_777_216, pids: 1, diskBytes: 65_536 }
+const streams = { stdoutBytes: 1_024, stderrBytes: 1_024 }
+const job: CodeJob = {
+  program,
+  limits: { ...limits, ...streams },
+  env: {},
+  stdin: new Uint8Array(0),
+  files: new Map(),
+  collect: undefined,
+  deterministic: undefined,
+  session: false,
+}
+
+/**
+ * Runs a small program repeatedly, each time in a fresh context, so that the first program of a caller does not wait for
+ * the JIT compiler. Stops when a job arrives. Its output is discarded.
+ */
+export async function warmUp(scripts: Scripts, now: () => number, isAsked: () => boolean): Promise<void> {
+  for (let round = 0; round < rounds; round += 1) {
+    await turn()
+    if (isAsked()) return
+    await scripts.run(
+      job,
+      createOutlet(streams, () => undefined, now),
+    )
+    await scripts.prepare()
   }
 }

@@ -1,8 +1,8 @@
-import { SourceMap, type SourceMapPayload, stripTypeScriptTypes } from 'node:module'
+import { SourceMap, stripTypeScriptTypes } from 'node:module'
 
 /** Thrown for TypeScript that does not parse; the message is for the program's author. */
 export class TypeScriptError extends Error {
-  /** Where, from 1 on, if the parser gave a place. */
+  /** The position, from 1, if the parser gave one. */
   readonly place: Place | undefined
 
   constructor(message: string, place?: Place) {
@@ -11,7 +11,7 @@ export class TypeScriptError extends Error {
   }
 }
 
-/** Thrown when the parser itself fell; it is of no use in this thread any more. */
+/** Thrown when the parser itself crashed; this thread cannot use it again. */
 export class ParserFellError extends Error {
   override readonly name = 'SyntaxError'
 
@@ -20,14 +20,14 @@ export class ParserFellError extends Error {
   }
 }
 
-/** A place in a text, from 1 on. */
+/** A position in a text, from 1. */
 export interface Place {
   readonly line: number
   readonly column: number
 }
 
 /**
- * Takes types away in place, or, where enums and namespaces must become code, makes JavaScript of the whole.
+ * Strips types in place or, when enums and namespaces need code, translates the whole text.
  * Throws TypeScriptError and ParserFellError.
  */
 export function stripTypes(code: string): string {
@@ -56,7 +56,7 @@ function codeOf(error: unknown): unknown {
   return error instanceof Error && 'code' in error ? error.code : undefined
 }
 
-/** The parser says where only in its stack: the line's number first, then some lines of the text, one with marks under it. */
+/** The parser reports positions only in its stack: the line number, then lines of the text, one with marks below it. */
 function placeIn(stack: string): Place | undefined {
   const [head = '', ...lines] = stack.split('\n')
   const line = Number(/:(\d+)$/.exec(head)?.[1])
@@ -64,14 +64,14 @@ function placeIn(stack: string): Place | undefined {
   return Number.isInteger(line) && marks !== undefined ? { line, column: marks.indexOf('^') + 1 } : undefined
 }
 
-/** JavaScript that was made of TypeScript, and where a place in it was before. */
+/** JavaScript made from TypeScript, with a map to the original positions. */
 export interface Stripped {
   readonly text: string
-  /** Absent when nothing moved. */
+  /** Absent when no position changed. */
   readonly original?: (place: Place) => Place
 }
 
-/** Like `stripTypes`, with a map back to the original places. */
+/** Like `stripTypes`, with a map back to the original positions. */
 export function stripTypesMapped(code: string): Stripped {
   try {
     return { text: stripTypeScriptTypes(code) }
@@ -90,7 +90,7 @@ const mapMark = /\n\/\/# sourceMappingURL=data:application\/json;base64,(\S+)\s*
 function mapped(text: string): Stripped {
   const encoded = mapMark.exec(text)?.[1]
   if (encoded === undefined) return { text }
-  const map = new SourceMap(JSON.parse(Buffer.from(encoded, 'base64').toString()) as SourceMapPayload)
+  const map = new SourceMap(JSON.parse(Buffer.from(encoded, 'base64').toString()))
   return {
     text: text.replace(mapMark, ''),
     original(place) {
@@ -100,7 +100,7 @@ function mapped(text: string): Stripped {
   }
 }
 
-/** Where a text does not parse, for a parser that gives only the line. Throws ParserFellError. */
+/** The position of a syntax error, for a parser that gives only the line. Throws ParserFellError. */
 export function syntaxFault(code: string): { readonly message: string; readonly place: Place } | undefined {
   try {
     stripTypeScriptTypes(code)

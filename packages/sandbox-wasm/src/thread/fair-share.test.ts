@@ -4,12 +4,12 @@ import { createFairShare, type FairShare } from './fair-share.ts'
 
 const never = new AbortController().signal
 
-/** Asks for turns in this order, and notes the tenants that have had theirs; `end` ends the first one of a tenant. */
-async function ask(turns: FairShare, ...tenants: readonly string[]) {
+/** Asks for slots in this order, and records the tenants that got theirs; `end` releases the first one of a tenant. */
+async function ask(fairShare: FairShare, ...tenants: readonly string[]) {
   const had: string[] = []
   const open: { readonly tenant: string; readonly end: () => void }[] = []
   for (const tenant of tenants) {
-    void turns.take(never, tenant).then((end) => {
+    void fairShare.take(never, tenant).then((end) => {
       had.push(tenant)
       open.push({ tenant, end })
     })
@@ -26,56 +26,44 @@ async function ask(turns: FairShare, ...tenants: readonly string[]) {
   }
 }
 
-test('the next thread is of the tenant that has none, although many runs of another one wait', async () => {
-  const { had, end } = await ask(createFairShare(2), 'a', 'a', 'a', 'a', 'a', 'd', 'd')
-  assert.deepEqual(had, ['a', 'a'])
+test('the next slot goes to the tenant that holds the fewest, although many runs of another tenant wait', async () => {
+  const { had, end } = await ask(createFairShare(4), 'a', 'a', 'a', 'a', 'a', 'b', 'd', 'd')
+  assert.deepEqual(had, ['a', 'a', 'a', 'b'])
   await end('a')
-  assert.deepEqual(had, ['a', 'a', 'd'])
+  assert.deepEqual(had.slice(4), ['d'], 'a has two, b one, d none')
+  await end('b')
+  assert.deepEqual(had.slice(5), ['d'])
   await end('d')
-  assert.deepEqual(had.slice(3), ['d'], 'a has its share')
-  await end('d')
-  await end('a')
-  assert.deepEqual(had.slice(4), ['a'])
+  assert.deepEqual(had.slice(6), ['a'])
 })
 
-test('a tenant has all threads while no other asks, and three quarters once another one has', async () => {
-  const turns = createFairShare(4)
-  const first = await ask(turns, 'a', 'a', 'a', 'a', 'a', 'a')
+test('a tenant gets at most three quarters of the slots, even when no other tenant runs', async () => {
+  const fairShare = createFairShare(4)
+  const first = await ask(fairShare, 'a', 'a', 'a', 'a', 'a', 'a')
+  assert.equal(first.had.length, 3, 'although no other tenant has asked')
+  assert.deepEqual((await ask(fairShare, 'd')).had, ['d'], 'the first run of another tenant waits for none')
+  await first.end('a')
   assert.equal(first.had.length, 4)
-  const other = await ask(turns, 'd')
-  await first.end('a')
-  assert.deepEqual([first.had.length, other.had], [4, ['d']])
-  await other.end('d')
-  assert.equal(first.had.length, 4, 'one is kept for others, although two runs wait')
-  assert.deepEqual((await ask(turns, 'd')).had, ['d'], 'which is why the next of another tenant waits for none')
-  await first.end('a')
-  assert.equal(first.had.length, 5)
 })
 
-test('a tenant that asked long ago keeps no thread from others', async () => {
-  let time = 0
-  const turns = createFairShare(4, () => time)
-  await (await ask(turns, 'd')).end('d')
-  const { had, end } = await ask(turns, 'a', 'a', 'a', 'a', 'a')
-  assert.equal(had.length, 3)
-  time += 600_000
-  await end('a')
-  assert.equal(had.length, 5)
+test('a single slot goes to one tenant at a time, and work without a tenant may hold all slots', async () => {
+  assert.deepEqual((await ask(createFairShare(1), 'a', 'b')).had, ['a'])
+  assert.equal((await ask(createFairShare(4), '', '', '', '')).had.length, 4)
 })
 
-test('who gives up or comes after the end holds nothing, and a turn ends once', async () => {
-  const turns = createFairShare(1)
-  const end = await turns.take(never, 'a')
+test('a caller that aborts or comes after close holds no slot, and a second release has no effect', async () => {
+  const fairShare = createFairShare(1)
+  const end = await fairShare.take(never, 'a')
   const giving = new AbortController()
-  const given = assert.rejects(turns.take(giving.signal, 'b'), /too long/)
+  const given = assert.rejects(fairShare.take(giving.signal, 'b'), /too long/)
   giving.abort(new Error('too long'))
   await given
   end()
   end()
-  const next = await turns.take(never)
-  const refused = assert.rejects(turns.take(never, 'c'), { code: 'SANDBOX_INIT_FAILED' })
-  turns.close()
+  const next = await fairShare.take(never)
+  const refused = assert.rejects(fairShare.take(never, 'c'), { code: 'SANDBOX_INIT_FAILED' })
+  fairShare.close()
   await refused
   next()
-  await assert.rejects(turns.take(never), { code: 'SANDBOX_INIT_FAILED' })
+  await assert.rejects(fairShare.take(never), { code: 'SANDBOX_INIT_FAILED' })
 })

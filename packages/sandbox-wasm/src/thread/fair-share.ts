@@ -1,18 +1,20 @@
 import { ToolError } from '@gantry/contract'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 
 /**
- * The fair share of threads between tenants, within a concurrency limit. The next slot goes to the tenant with the fewest
- * threads, and of equal ones that which was served longest ago; within a tenant the order is that of arrival. A tenant has
- * all threads only as long as no other has lately asked for one; else three quarters of them, so that one is free for those
- * that have none, however long its programs run. Work without a tenant takes turns too, and has no such limit.
+ * The fair share of threads between tenants, within a concurrency limit. The next slot goes to the tenant with the
+ * fewest threads, and of equal ones to the one served longest ago; within a tenant the order is that of arrival. A
+ * tenant has at most three quarters of the threads, from the first run on, so that a slot is free for other tenants
+ * however long its programs run. Work without a tenant counts as one more tenant, without that limit.
  */
 export interface FairShare {
   /**
-   * Resolves with the function that ends the turn (twice is harmless).
-   * Rejects with the signal's reason when it aborts first, and with SANDBOX_INIT_FAILED after `close`; nothing is held then.
+   * Resolves with the function that releases the slot; a second call has no effect.
+   * Rejects with the signal's reason when it aborts first, and with SANDBOX_INIT_FAILED after `close`; no slot is held
+   * then.
    */
   take(signal: AbortSignal, tenant?: string): Promise<() => void>
-  /** Rejects those that wait and those that come. */
+  /** Rejects waiting and later callers. */
   close(): void
 }
 
@@ -21,16 +23,13 @@ interface Waiter {
   refuse(): void
 }
 
-/** For how long a tenant that asked for a thread keeps others from having all of them. */
-const knownMs = 600_000
 const shareOfTenant = 0.75
 
-export function createFairShare(most: number, now: () => number = () => performance.now()): FairShare {
-  /** By tenant, the one that was served longest ago first; sets, so that leaving from the middle costs nothing. */
+export function createFairShare(most: number): FairShare {
+  const mostOfTenant = Math.max(1, Math.floor(most * shareOfTenant))
+  /** By tenant, least recently served first; sets, so that removal from the middle is cheap. */
   const waiting = new Map<string, Set<Waiter>>()
   const held = new Map<string, number>()
-  /** When the two tenants that asked last did so, the last one last: one of them is another one than whichever asks. */
-  const asked = new Map<string, number>()
   let running = 0
   let closed = false
 
@@ -40,18 +39,7 @@ export function createFairShare(most: number, now: () => number = () => performa
     if (number > 0) held.set(tenant, number)
     else held.delete(tenant)
   }
-  const note = (tenant: string): void => {
-    if (tenant === '') return
-    asked.delete(tenant)
-    asked.set(tenant, now())
-    const [oldest] = asked.keys()
-    if (asked.size > 2 && oldest !== undefined) asked.delete(oldest)
-  }
-  const mayHaveMore = (tenant: string): boolean => {
-    if (tenant === '') return true
-    const isAlone = ![...asked].some(([other, at]) => other !== tenant && now() - at < knownMs)
-    return (held.get(tenant) ?? 0) < (isAlone ? most : Math.max(1, Math.floor(most * shareOfTenant)))
-  }
+  const mayHaveMore = (tenant: string): boolean => tenant === '' || (held.get(tenant) ?? 0) < mostOfTenant
   const nextTenant = (): string | undefined => {
     let next: { readonly tenant: string; readonly has: number } | undefined
     for (const tenant of waiting.keys()) {
@@ -63,17 +51,17 @@ export function createFairShare(most: number, now: () => number = () => performa
   const serve = (): void => {
     while (running < most) {
       const tenant = nextTenant()
-      const line = tenant === undefined ? undefined : waiting.get(tenant)
-      const [waiter] = line ?? []
-      if (tenant === undefined || line === undefined || waiter === undefined) return
-      line.delete(waiter)
+      const queue = tenant === undefined ? undefined : waiting.get(tenant)
+      const [waiter] = queue ?? []
+      if (tenant === undefined || queue === undefined || waiter === undefined) return
+      queue.delete(waiter)
       waiting.delete(tenant)
-      if (line.size > 0) waiting.set(tenant, line)
+      if (queue.size > 0) waiting.set(tenant, queue)
       count(tenant, 1)
       waiter.enter()
     }
   }
-  const turnOf = (tenant: string): (() => void) => {
+  const slotOf = (tenant: string): (() => void) => {
     let isHeld = true
     return () => {
       if (!isHeld) return
@@ -88,31 +76,30 @@ export function createFairShare(most: number, now: () => number = () => performa
       if (closed) return Promise.reject(closedError())
       const { promise, resolve, reject } = Promise.withResolvers<() => void>()
       const leave = (): void => {
-        const line = waiting.get(tenant)
-        line?.delete(waiter)
-        if (line?.size === 0) waiting.delete(tenant)
+        const queue = waiting.get(tenant)
+        queue?.delete(waiter)
+        if (queue?.size === 0) waiting.delete(tenant)
         reject(signal.reason)
       }
       const waiter: Waiter = {
         enter() {
-          signal.removeEventListener('abort', leave)
-          resolve(turnOf(tenant))
+          stopListening()
+          resolve(slotOf(tenant))
         },
         refuse() {
-          signal.removeEventListener('abort', leave)
+          stopListening()
           reject(closedError())
         },
       }
-      signal.addEventListener('abort', leave, { once: true })
-      const line = waiting.get(tenant) ?? new Set()
-      waiting.set(tenant, line.add(waiter))
-      note(tenant)
+      const stopListening = onAbort(signal, leave)
+      const queue = waiting.get(tenant) ?? new Set()
+      waiting.set(tenant, queue.add(waiter))
       serve()
       return promise
     },
     close() {
       closed = true
-      const all = [...waiting.values()].flatMap((line) => [...line])
+      const all = [...waiting.values()].flatMap((queue) => [...queue])
       waiting.clear()
       for (const waiter of all) waiter.refuse()
     },

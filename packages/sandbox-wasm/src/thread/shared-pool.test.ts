@@ -6,13 +6,13 @@ import type { Worker } from 'node:worker_threads'
 import type { JsonObject } from '@gantry/contract'
 import { createExecutor } from '@gantry/tools'
 import { builtinTools } from '@gantry/tools/internal/builtin'
-import { webAssembly } from '../guest/web-assembly.ts'
+import { webAssembly } from '../guest/binary.ts'
 import { compileQuickjs } from '../quickjs/engine.ts'
 import { createThreadSharing } from './shared-pool.ts'
 
 const program = { language: 'javascript', code: 'return 6 * 7', runtime: 'wasm' }
 
-test('executors of a process compile QuickJS once, share their threads, and leave none behind', async () => {
+test('executors of a process compile QuickJS once and share their threads, and none outlives them', async () => {
   const compiled: Uint8Array[] = []
   const compile = webAssembly.compile
   Object.assign(webAssembly, {
@@ -55,7 +55,7 @@ test('executors of a process compile QuickJS once, share their threads, and leav
   }
 })
 
-test('a runtime has as many threads as it may have alone, whatever others use, and takes only its own along', async () => {
+test('a runtime keeps its own thread limit beside others, and closing it ends only its own threads', async () => {
   const signal = AbortSignal.timeout(60_000)
   const sharing = createThreadSharing()
   const quickjs = await compileQuickjs()
@@ -74,7 +74,7 @@ test('a runtime has as many threads as it may have alone, whatever others use, a
   await assert.rejects(other.take(signal), { code: 'SANDBOX_INIT_FAILED' })
 })
 
-test('the next thread is of another tenant, although many runs of the first wait before it', async () => {
+test('a waiting run of another tenant gets a thread before later runs of the first tenant', async () => {
   const signal = AbortSignal.timeout(60_000)
   const threads = createThreadSharing().join(1, await compileQuickjs())
   const order: string[] = []

@@ -4,18 +4,18 @@ import { closedError, createFairShare } from './fair-share.ts'
 import type { Thread } from './thread.ts'
 import { createThreadPool, type ThreadPool } from './thread-pool.ts'
 
-/** Lets runtimes use the same threads, which start once instead of once for each. */
+/** Lets runtimes share threads, which then start once instead of once per runtime. */
 export interface ThreadSharing {
   /**
-   * Threads of which at most so many are this member's at a time, those it owns aside, whatever others use; its tenants
-   * take turns. `close` kills those that it still has; the last member's ends all of them.
+   * Adds a member that holds at most `most` threads at a time, not counting those it owns, whatever other members use; its
+   * tenants have fair shares. Its `close` kills the threads it holds; that of the last member ends all of them.
    */
   join(most: number, quickjs: CompiledQuickjs): ThreadPool
 }
 
 interface Pool {
   readonly threads: ThreadPool
-  /** As many as all members together may have. */
+  /** Sum of the limits of all members. */
   most: number
   members: number
 }
@@ -33,7 +33,7 @@ export function createThreadSharing(): ThreadSharing {
     left.most -= most
     left.members -= 1
     if (left.members > 0) return
-    // A runtime that joins from here on gets a new pool.
+    // A runtime that joins later gets a new pool.
     if (pool === left) pool = undefined
     await left.threads.close()
   }
@@ -51,14 +51,14 @@ function openPool(quickjs: CompiledQuickjs): Pool {
 }
 
 function memberOf(threads: ThreadPool, most: number, leave: () => Promise<void>): ThreadPool {
-  const turns = createFairShare(most)
-  /** Each with what ends its turn. */
+  const fairShare = createFairShare(most)
+  /** Each thread with the function that releases its slot. */
   const shared = new Map<Thread, () => void>()
   const owned = new Set<Thread>()
   let closing: Promise<void> | undefined
 
   const end = async (): Promise<void> => {
-    turns.close()
+    fairShare.close()
     const held = [...shared.keys(), ...owned]
     await Promise.all(held.map((thread) => thread.kill()))
     for (const thread of shared.keys()) threads.give(thread)
@@ -66,26 +66,26 @@ function memberOf(threads: ThreadPool, most: number, leave: () => Promise<void>)
   }
   return {
     async take(signal, tenant) {
-      const endTurn = await turns.take(signal, tenant)
+      const releaseSlot = await fairShare.take(signal, tenant)
       try {
         const thread = await threads.take(signal)
         if (closing !== undefined) {
           threads.give(thread)
           throw closedError()
         }
-        shared.set(thread, endTurn)
+        shared.set(thread, releaseSlot)
         return thread
       } catch (error) {
-        endTurn()
+        releaseSlot()
         throw error
       }
     },
     give(thread) {
-      const endTurn = shared.get(thread)
-      if (endTurn === undefined) return
+      const releaseSlot = shared.get(thread)
+      if (releaseSlot === undefined) return
       shared.delete(thread)
       threads.give(thread)
-      endTurn()
+      releaseSlot()
     },
     async own(signal) {
       signal.throwIfAborted()
@@ -108,11 +108,11 @@ function memberOf(threads: ThreadPool, most: number, leave: () => Promise<void>)
 }
 
 /**
- * What the wasm runtimes of one process share: the only state here that outlives a runtime. It holds nothing of any
- * program or configuration, so that an executor finds the same as in a process of its own, only sooner:
- * - `quickjs`: the compiled interpreter, made once; every thread gets the same code.
- * - `threads`: threads that have started, for as long as a runtime is open; each runtime has as many as it may have alone.
- * - `held`: by the versions of the interpreters, how fast QuickJS started when it held against every attack of its self-test.
+ * The state that the wasm runtimes of one process share, and the only state here that outlives a runtime. It contains
+ * nothing of a program or configuration, so that an executor behaves as in its own process, only faster:
+ * - `quickjs`: the compiled interpreter, created once; every thread gets the same code.
+ * - `threads`: started threads, while a runtime is open; each runtime keeps its own thread limit.
+ * - `held`: by interpreter versions, the start time of QuickJS when it passed its self-test.
  */
 export const processWide = {
   quickjs: lazily(compileQuickjs),

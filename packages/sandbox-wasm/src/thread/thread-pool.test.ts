@@ -28,7 +28,7 @@ function threadsOf(most: number): ReturnType<typeof createThreadPool> {
   return threads
 }
 
-test('a thread that is given back is used again', async () => {
+test('a returned thread is reused', async () => {
   const threads = threadsOf(2)
   const thread = await threads.take(signal)
   assert.equal((await thread.run(jobOf('return 1'), silent)).exitCode, 0)
@@ -36,7 +36,7 @@ test('a thread that is given back is used again', async () => {
   assert.equal(await threads.take(signal), thread)
 })
 
-test('who comes before a thread has prepared itself has another started, which takes its turn with the first', {
+test('a caller that comes while the only thread is preparing gets a second one, and the two alternate', {
   skip: availableParallelism() < 2 && 'One processor has one thread.',
 }, async () => {
   const threads = threadsOf(2)
@@ -52,7 +52,7 @@ test('who comes before a thread has prepared itself has another started, which t
   assert.equal(await threads.take(signal), other)
 })
 
-test('a thread that was killed is replaced, and its job is lost with it', async () => {
+test('a killed thread is replaced, and its job rejects with ThreadLost', async () => {
   const threads = threadsOf(1)
   const thread = await threads.take(signal)
   const running = thread.run(jobOf('while (true);'), silent)
@@ -65,7 +65,7 @@ test('a thread that was killed is replaced, and its job is lost with it', async 
   assert.equal((await next.run(jobOf(''), silent)).exitCode, 0)
 })
 
-test('when all threads are taken the next waits for its turn, unless it gives up', async () => {
+test('when all threads are in use the next caller waits for one, unless it aborts', async () => {
   const threads = threadsOf(1)
   const thread = await threads.take(signal)
   const impatient = new AbortController()
@@ -77,7 +77,7 @@ test('when all threads are taken the next waits for its turn, unless it gives up
   assert.equal(await patient, thread)
 })
 
-test('whoever waits for a thread that dies gets a new one', async () => {
+test('a caller that waits for a thread that dies gets a new one', async () => {
   const threads = threadsOf(1)
   const thread = await threads.take(signal)
   const waiting = threads.take(signal)
@@ -86,7 +86,7 @@ test('whoever waits for a thread that dies gets a new one', async () => {
   assert.notEqual(await waiting, thread)
 })
 
-test('after the end nothing is given out, and nobody waits for ever', async () => {
+test('after close no thread is given out, and waiting callers are refused', async () => {
   const threads = createThreadPool(() => 1)
   const thread = await threads.take(signal)
   const waiting = assert.rejects(threads.take(signal), { code: 'SANDBOX_INIT_FAILED' })

@@ -1,38 +1,41 @@
 import { availableParallelism } from 'node:os'
-import { unlessAborted } from '@gantry/core/internal/resilience/abort'
+import { onAbort, unlessAborted } from '@gantry/core/internal/resilience/abort'
 import type { CompiledQuickjs } from '../quickjs/engine.ts'
 import { closedError } from './fair-share.ts'
 import { startThread, type Thread } from './thread.ts'
 
-/** Threads that are kept for the next run. A thread has one program at a time, and none of a program is left in it. */
+/** Threads that are reused between runs. A thread runs one program at a time and keeps no state of it. */
 export interface ThreadPool {
-  /** An idle thread, a new one, or, when there are enough, the next that becomes free; for a tenant when its turn comes. */
+  /** An idle thread, a new one or, at the limit, the next that becomes free; tenants have fair shares. */
   take(signal: AbortSignal, tenant?: string): Promise<Thread>
-  /** Gives a thread back; one that is not alive is replaced when it is needed. */
+  /** Returns a thread; a dead one is replaced when needed. */
   give(thread: Thread): void
-  /** A thread for one caller alone, which kills it. */
+  /** A thread for one caller alone, which must kill it. */
   own(signal: AbortSignal): Promise<Thread>
-  /** Starts a thread if there is none, so that the first run finds one. */
+  /** Starts a thread if there is none, so that the first run finds it ready. */
   warm(): void
-  /** Kills them all; after it `take` rejects. */
+  /** Kills all threads; `take` rejects afterwards. */
   close(): Promise<void>
 }
 
-/** Idle ones are ended after this time; starting one takes about a tenth of a second. */
+/** Idle threads end after this time; starting one takes about a tenth of a second. */
 const idleMs = 60_000
 /**
- * Short programs come through sooner with a thread for each processor than with more of them; only those who wait this
- * long, behind long ones, get others besides, one at a time.
+ * Short programs finish sooner with one thread per processor; only a caller that has waited this long behind long
+ * programs gets a further thread, one at a time.
  */
 const patienceMs = 100
-/** One that was given back less than this ago still prepares itself; a caller that comes so soon is served better by two threads in turn. */
+/**
+ * A thread that was returned less than this ago is still preparing; for a caller that comes so soon, alternating between
+ * two threads is faster.
+ */
 const preparingMs = 2
 const processors = availableParallelism()
 
-/** `most` may change while they are used. */
+/** `most` may change over time. */
 export function createThreadPool(most: () => number, quickjs?: CompiledQuickjs): ThreadPool {
   const all = new Set<Thread>()
-  /** The one that has been idle for longest is the first. */
+  /** Least recently used first. */
   const idle = new Map<Thread, { readonly timer: NodeJS.Timeout; readonly since: number }>()
   const waiting = new Set<(thread: Thread | undefined) => void>()
   let [shared, lastStart] = [0, 0]
@@ -63,7 +66,7 @@ export function createThreadPool(most: () => number, quickjs?: CompiledQuickjs):
       idle.delete(thread)
       leave(thread)
     }
-    // Of those that have prepared themselves the last one, whose memory is still at hand; else the one that is nearest to it.
+    // The most recently used of the prepared threads, whose memory is still cached; else the one closest to ready.
     const now = performance.now()
     const prepared = [...idle].findLast(([, { since }]) => now - since >= preparingMs)
     const [thread, rest] = prepared ?? [...idle][0] ?? []
@@ -73,7 +76,7 @@ export function createThreadPool(most: () => number, quickjs?: CompiledQuickjs):
     if (prepared === undefined) startAhead()
     return thread
   }
-  /** One more for the next, as long as there are processors, so that no call waits for its start. */
+  /** Starts one more thread for the next run, up to the number of processors, so that no call waits for a start. */
   const startAhead = (): void => {
     if (closed || shared >= Math.min(most(), processors)) return
     shared += 1
@@ -84,7 +87,11 @@ export function createThreadPool(most: () => number, quickjs?: CompiledQuickjs):
     const ready = takeIdle()
     if (ready !== undefined) return ready
     if (shared >= Math.min(most(), processors)) {
-      const given = await turn(waiting, signal, () => shared < most() && performance.now() - lastStart >= patienceMs)
+      const given = await waitForThread(
+        waiting,
+        signal,
+        () => shared < most() && performance.now() - lastStart >= patienceMs,
+      )
       if (given !== undefined) return given
     }
     if (closed) throw closedError()
@@ -113,7 +120,7 @@ export function createThreadPool(most: () => number, quickjs?: CompiledQuickjs):
       signal.throwIfAborted()
       if (closed) throw closedError()
       const thread = await takeAny(signal)
-      // A thread that is still starting when its taker goes is good for the next one.
+      // A thread that is still starting when its taker aborts is returned to the pool.
       return await started(thread, signal, () => give(thread))
     },
     give,
@@ -139,28 +146,27 @@ export function createThreadPool(most: () => number, quickjs?: CompiledQuickjs):
   }
 }
 
-/** Waits for a thread that is given back; undefined means that a new one may be started. */
-async function turn(
+/** Waits for a returned thread; undefined means that a new one may be started. */
+async function waitForThread(
   waiting: Set<(thread: Thread | undefined) => void>,
   signal: AbortSignal,
   isRoom: () => boolean,
 ): Promise<Thread | undefined> {
   const { promise, resolve, reject } = Promise.withResolvers<Thread | undefined>()
-  const abort = (): void => {
-    waiting.delete(resolve)
-    reject(signal.reason)
-  }
   const lookForRoom = (): void => {
     if (!isRoom() || !waiting.delete(resolve)) return
     resolve(undefined)
   }
   waiting.add(resolve)
   const timer = setInterval(lookForRoom, patienceMs)
-  signal.addEventListener('abort', abort, { once: true })
+  const leave = onAbort(signal, () => {
+    waiting.delete(resolve)
+    reject(signal.reason)
+  })
   try {
     return await promise
   } finally {
     clearInterval(timer)
-    signal.removeEventListener('abort', abort)
+    leave()
   }
 }

@@ -10,8 +10,8 @@ import { type Thread, ThreadLost, watchThread } from './thread.ts'
 import type { ThreadPool } from './thread-pool.ts'
 
 /**
- * A sandbox for scripts and WASI modules. It has no thread until it runs, so that one that waits costs nothing; a session
- * has one of its own from its first run on, because its interpreter lives there.
+ * A sandbox for scripts and WASI modules. It has no thread until it runs, so that an idle one costs nothing; a session
+ * has its own thread from its first run on, because its interpreter lives there.
  */
 export function createThreadSandbox(spec: SandboxSpec, threads: ThreadPool): Sandbox {
   const ended = Promise.withResolvers<void>()
@@ -65,7 +65,7 @@ export function createThreadSandbox(spec: SandboxSpec, threads: ThreadPool): San
   }
 }
 
-/** Runs one job in a thread; the thread is dead after it when it was cancelled and did not rest, overran or broke. */
+/** Runs one job in a thread. The thread is killed when the job is cancelled without quiescence, exceeds a limit or breaks. */
 async function runIn(
   thread: Thread,
   job: SandboxJob,
@@ -109,7 +109,7 @@ function threadJob({ program, stdin, files, env, collect }: SandboxJob, spec: Sa
   }
 }
 
-/** The end of a program that had to be killed. */
+/** The outcome of a program that had to be killed. */
 async function overrun(thread: Thread, hit: SandboxLimit, streams: Streams, wallMs: number): Promise<Outcome> {
   await thread.kill()
   return {

@@ -15,34 +15,34 @@ import { ownFile } from '../guest/own-files.ts'
 import type { Stream } from '../guest/streams.ts'
 import type { CompiledQuickjs } from '../quickjs/engine.ts'
 
-/** What a worker thread is started with. */
+/** The worker data of a thread. */
 export interface ThreadStart extends ChannelStart {
   /** Absent when the thread has to compile QuickJS itself. */
   readonly quickjs?: CompiledQuickjs
 }
 
-/** Hears what a program writes while it runs. */
+/** Receives the output of a program while it runs. */
 type ThreadListener = (stream: Stream, bytes: Uint8Array) => void
 
 /** A thread that runs one job at a time; without a job it does not keep the process alive. */
 export interface Thread {
-  /** Resolves when it can take jobs; rejects with SANDBOX_INIT_FAILED. */
+  /** Resolves when it accepts jobs; rejects with SANDBOX_INIT_FAILED. */
   readonly ready: Promise<void>
-  /** Resolves when it has run enough to be fast, or is asked for something, or will never be ready; does not reject. */
+  /** Resolves when the warm-up is complete or interrupted by a job, or the start failed; never rejects. */
   readonly practised: Promise<void>
   readonly ended: Promise<void>
   readonly alive: boolean
-  /** Rejects with ThreadLost when the thread ended before the job. A gateway makes it a program over tools. */
+  /** Rejects with ThreadLost when the thread ended before the job. `gateway` lets the program make gateway requests. */
   run(job: ThreadJob, listener: ThreadListener, gateway?: ProgramGateway): Promise<ThreadResult>
-  /** Asks a program over tools to end where it rests; whether it has, within a moment, and the thread is fit for another. */
+  /** Asks a program with a gateway to end at quiescence; resolves to whether it did in time and the thread is reusable. */
   stop(): Promise<boolean>
-  /** Time on a processor, also while it is busy. */
+  /** CPU time, also while it is busy. */
   cpuMs(): Promise<number>
-  /** Ends it at once, whatever it does; resolves when it is gone. */
+  /** Kills it in any state; resolves when it has ended. */
   kill(): Promise<void>
 }
 
-/** The thread is gone, by its own fault or because it was killed. */
+/** The thread has ended, by its own fault or because it was killed. */
 export class ThreadLost extends Error {
   /** Whether the heap of the thread was full. */
   readonly outOfMemory: boolean
@@ -53,10 +53,10 @@ export class ThreadLost extends Error {
   }
 }
 
-/** QuickJS and modules recurse on the thread's stack; what is on the heap is what crosses over, and the bookkeeping. */
+/** QuickJS and modules recurse on the thread's stack; the heap holds only messages and bookkeeping. */
 const resourceLimits = { stackSizeMb: 16, maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 8 }
 
-/** A program that rests ends in a tenth of this; one that does not is killed. */
+/** A quiescent program ends in a tenth of this; another one is killed. */
 const stopMs = 20
 
 interface Running extends RunningProgram {
@@ -67,13 +67,19 @@ interface Running extends RunningProgram {
   readonly reject: (error: unknown) => void
 }
 
+/** Of the environment a thread gets only Node's compile cache, which shortens its start. */
+function threadEnvironment(): NodeJS.ProcessEnv {
+  const { NODE_COMPILE_CACHE } = process.env
+  return NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE }
+}
+
 /** With `quickjs` it need not compile the interpreter. */
 export function startThread(quickjs?: CompiledQuickjs): Thread {
   const post = createHostChannel(() => running)
   const worker = new Worker(ownFile('thread/worker'), {
     workerData: (quickjs === undefined ? post.start : { ...post.start, quickjs }) satisfies ThreadStart,
     transferList: [post.start.port],
-    env: {},
+    env: threadEnvironment(),
     execArgv: ['--disable-warning=ExperimentalWarning'],
     resourceLimits,
     stdin: false,
@@ -112,7 +118,7 @@ export function startThread(quickjs?: CompiledQuickjs): Thread {
     }
     for (const { stream, bytes } of message.pieces) running?.listener(stream, bytes)
     if (message.kind !== 'done') return
-    // The thread has asked all that it will by now; what of it still lies there is not the next program's.
+    // The thread makes no more requests by now; what is left in the mailbox is not for the next program.
     post.forget()
     settle((job) => job.resolve(message.result))
   })
@@ -122,7 +128,7 @@ export function startThread(quickjs?: CompiledQuickjs): Thread {
     post.close()
     ended.resolve()
   })
-  // Nothing is to be read there; unread, it would be kept for ever.
+  // Nothing is expected there; unread output would be buffered without bound.
   worker.stdout.resume()
   worker.stderr.resume()
   ready.promise.then(
@@ -143,7 +149,7 @@ export function startThread(quickjs?: CompiledQuickjs): Thread {
       const answer = (given: ProgramResponse): void => {
         if (running?.answer !== answer) return
         running.given += 1
-        post.tell(writeResponse(run, given))
+        post.deliver(writeResponse(run, given))
       }
       running = {
         listener,
@@ -153,7 +159,7 @@ export function startThread(quickjs?: CompiledQuickjs): Thread {
         run,
         asked: 0,
         given: 0,
-        told: -1,
+        delivered: -1,
         held: [],
         heldBytes: 0,
         done: promise.catch(() => undefined),
@@ -167,7 +173,7 @@ export function startThread(quickjs?: CompiledQuickjs): Thread {
     async stop() {
       if (running?.gateway === undefined) return false
       const { run, done } = running
-      post.tell(writeStop(run))
+      post.deliver(writeStop(run))
       const result = await Promise.race([done, sleep(stopMs, undefined, { ref: false })])
       return result?.spent === false
     },
@@ -183,14 +189,14 @@ export function startThread(quickjs?: CompiledQuickjs): Thread {
   }
 }
 
-/** Waits for a program to overrun its time, from outside, where nothing that the program does holds it up. */
+/** Watches the limits of a program from outside, where the program cannot delay it. */
 interface ThreadWatch {
-  /** Resolves with the limit that was reached; never, when none is. */
+  /** Resolves with the limit that was reached; pending otherwise. */
   readonly hit: Promise<SandboxLimit>
   stop(): void
 }
 
-/** QuickJS looks at the time itself and ends in good order; this is for when it cannot, in a long call of its own. */
+/** QuickJS checks the time itself and ends in order; this margin is for a long native call, in which it cannot. */
 const graceMs = 250
 const pollMs = 25
 
@@ -202,7 +208,7 @@ export function watchThread(
   const { promise: hit, resolve } = Promise.withResolvers<SandboxLimit>()
   const grace = kind === 'code' ? graceMs : 0
   const wall = setTimeout(() => resolve('wallMs'), wallMs + grace)
-  // A thread cannot use more of a processor than time passes.
+  // A thread cannot use more CPU time than wall time.
   const watched = cpuMs < wallMs
   const before = watched ? thread.cpuMs().catch(() => 0) : 0
   let stopped = false

@@ -1,25 +1,24 @@
 import { parentPort, workerData } from 'node:worker_threads'
-import { createGuestChannel } from '../channel/guest-channel.ts'
+import { createGuestChannel, createOutlet, type Outlet } from '../channel/guest-channel.ts'
 import type { ThreadJob, ThreadMessage, ThreadResult } from '../channel/messages.ts'
-import { createOutlet, type Outlet } from '../channel/outlet.ts'
 import { lazily } from '../guest/lazily.ts'
+import { warmUp } from '../quickjs/scripts.ts'
 import type { ThreadStart } from './thread.ts'
-import { warmUp } from './warm-up.ts'
 
 /** The thread that runs scripts and WASI modules, one at a time; the owner kills it when a program does not end. */
 const now = performance.now.bind(performance)
 const post = (message: ThreadMessage): void => parentPort?.postMessage(message)
-/** Any text announces requests, or space for responses. */
+/** Any text announces requests, or free space for responses. */
 const wake = (): void => parentPort?.postMessage('')
-const { quickjs } = workerData as ThreadStart
+const start: ThreadStart = workerData
+const { quickjs } = start
 const scripts = lazily(async () => (await import('../quickjs/scripts.ts')).loadScripts(quickjs))
 const modules = lazily(() => import('../wasi/run-module.ts'))
 
 async function perform(job: ThreadJob, outlet: Outlet): Promise<ThreadResult> {
   const { program } = job
   if (program.kind === 'code') {
-    const line =
-      job.gateway === undefined ? undefined : createGuestChannel(job.gateway, workerData as ThreadStart, wake, now)
+    const line = job.gateway === undefined ? undefined : createGuestChannel(job.gateway, start, wake, now)
     return (await scripts.get()).run({ ...job, program }, outlet, line)
   }
   return (await modules.get()).runModule({ ...job, program }, outlet)
@@ -48,7 +47,7 @@ async function begin(isAsked: () => boolean): Promise<void> {
   }
 }
 
-/** Takes jobs in turn; the next one waits until the instance for it is made. */
+/** Runs jobs in order; the next one waits until its context is prepared. */
 function serve(): void {
   let asked = false
   let last = begin(() => asked)

@@ -1,8 +1,8 @@
 import { encodeSection, encodeU32 } from '../guest/binary.ts'
 
-/** A module by hand: functions without parameters or results but for the imports, which have those given. */
+/** A hand-made module: functions without parameters and results, except for the given imports. */
 export interface Assembly {
-  /** Functions of WASI, by name, with the types of their parameters; all give one i32, but for `proc_exit`. */
+  /** WASI functions by name, with their parameter types; all return one i32, except `proc_exit`. */
   readonly imports?: readonly (readonly [name: string, parameters: readonly number[]])[]
   /** Flags and limits of memories; one page when absent. */
   readonly memories?: readonly (readonly number[])[]
@@ -11,7 +11,7 @@ export interface Assembly {
   readonly body: readonly number[]
   /** Bytes at addresses. */
   readonly data?: readonly (readonly [at: number, bytes: Uint8Array])[]
-  /** Further types, as they stand in the binary. */
+  /** Further types in binary form. */
   readonly types?: readonly (readonly number[])[]
 }
 
@@ -31,7 +31,7 @@ export const op = {
   i64: (value: number) => [0x42, ...signed(value)],
   equal: [0x46],
   load: (at: number) => [0x41, ...signed(at), 0x28, 2, 0],
-  /** Stores what the code gives at an address. */
+  /** Stores the value of the code at an address. */
   store: (at: number, value: readonly number[]) => [0x41, ...signed(at), ...value, 0x36, 2, 0],
   growMemory: (pages: number) => [0x41, ...signed(pages), 0x40, 0],
   /** Grows the first table, of external references. */
@@ -65,7 +65,7 @@ export function assemble({
   return new Uint8Array(Buffer.concat([Uint8Array.of(0, 0x61, 0x73, 0x6d, 1, 0, 0, 0), ...parts]))
 }
 
-/** Calls an import and ends with what it gave as the exit code. */
+/** Calls an import and exits with its result as the exit code. */
 export function exitWith(
   name: string,
   parameters: readonly number[],

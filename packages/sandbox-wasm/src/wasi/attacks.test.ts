@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { attackTest } from '../attack-test.fixture.ts'
-import { pageBytes, webAssembly } from '../guest/web-assembly.ts'
+import { pageBytes, webAssembly } from '../guest/binary.ts'
 import { createBench, type RunOptions } from '../run.fixture.ts'
 import { assemble, exitWith, i32, i64, op, wasi } from './assemble.fixture.ts'
 
@@ -16,14 +16,14 @@ const growing = [
   ...op.unreachable,
 ]
 
-attackTest('94: memory grows to the limit and no further, and that is what ends the program', async () => {
+attackTest('94: memory grows only up to the limit, and the run reports memoryBytes as hit', async () => {
   const module = assemble({ body: growing })
   const { hit, usage } = await bench.wasi(module, small)
   assert.equal(hit, 'memoryBytes')
   assert.equal(usage.memoryPeakBytes, 20 * pageBytes)
 })
 
-attackTest('94: a table that grows without end stops growing', async () => {
+attackTest('94: a table cannot grow without bound', async () => {
   const body = [
     ...op.block(op.loop([...op.growTable(100_000), ...op.i32(-1), ...op.equal, ...op.branchIf(1), ...op.branch(0)])),
     ...op.i32(7),
@@ -33,7 +33,7 @@ attackTest('94: a table that grows without end stops growing', async () => {
   assert.deepEqual(exit, { code: 7 })
 })
 
-attackTest('95: a loop without end is ended by the wall limit and by the limit of processor time', async () => {
+attackTest('95: the wall limit and the CPU limit end an endless loop', async () => {
   const module = assemble({ body: op.loop(op.branch(0)) })
   const wall = await bench.wasi(module, { limits: { wallMs: 100, cpuMs: 100 } })
   assert.deepEqual([wall.hit, wall.exit], ['wallMs', { signal: 'SIGKILL' }])
@@ -41,21 +41,24 @@ attackTest('95: a loop without end is ended by the wall limit and by the limit o
   assert.equal(cpu.hit, 'cpuMs')
 })
 
-attackTest('96: recursion without end is a trap of the program', async () => {
+attackTest('96: endless recursion traps the program', async () => {
   const { exit, stderr } = await bench.wasi(assemble({ body: op.call(0) }))
   assert.deepEqual(exit, { code: 134 })
   assert.match(stderr, /^wasm trap: Maximum call stack/)
 })
 
-attackTest('97: a module of 100 MB is refused before it is compiled, and a wrong one ends in order', async () => {
-  const large = await bench.wasi(new Uint8Array(100_000_000))
-  assert.match(large.stderr, /larger than/)
-  const wrong = await bench.wasi(assemble({ body: op.drop }))
-  assert.deepEqual(wrong.exit, { code: 1 })
-  assert.match(wrong.stderr, /cannot be run/)
-})
+attackTest(
+  '97: a module of 100 MB is refused before it is compiled, and an invalid one gives an ordinary outcome',
+  async () => {
+    const large = await bench.wasi(new Uint8Array(100_000_000))
+    assert.match(large.stderr, /larger than/)
+    const wrong = await bench.wasi(assemble({ body: op.drop }))
+    assert.deepEqual(wrong.exit, { code: 1 })
+    assert.match(wrong.stderr, /cannot be run/)
+  },
+)
 
-attackTest('97: as many functions as fit into a module compile or are refused, and nothing hangs', async () => {
+attackTest('97: a module with 900,000 functions compiles or is refused without hanging', async () => {
   const count = 900_000
   const functions = Buffer.alloc(count)
   const bodies = Buffer.concat([Buffer.from([0xa0, 0xf7, 0x36]), Buffer.alloc(count * 3, Buffer.from([2, 0, 0x0b]))])
@@ -94,7 +97,7 @@ const opening = (path: string): Uint8Array =>
     { data: [[16, text(path)]] },
   )
 
-attackTest('98: a path that leads out of the workspace is not followed, one inside it is', async () => {
+attackTest('98: a path that leaves the workspace is refused, and one inside it is opened', async () => {
   const options = { job: { files: new Map([['in/side', text('x')]]) } }
   for (const [path, code] of [
     ['in/side', 0],
@@ -108,7 +111,7 @@ attackTest('98: a path that leads out of the workspace is not followed, one insi
   }
 })
 
-attackTest('98: symbolic and hard links cannot be made', async () => {
+attackTest('98: symbolic and hard links cannot be created', async () => {
   const paths = { data: [[16, text('in')]] as const }
   const link = [op.i32(3), op.i32(0), op.i32(16), op.i32(2), op.i32(3), op.i32(16), op.i32(2)].flat()
   const symlink = [op.i32(16), op.i32(2), op.i32(3), op.i32(16), op.i32(2)].flat()
@@ -131,7 +134,7 @@ const pointers: readonly (readonly [name: string, parameters: readonly number[],
   ['fd_readdir', [i32, i32, i32, i64, i32], (at) => [op.i32(3), op.i32(at), op.i32(64), op.i64(0), op.i32(8)].flat()],
 ]
 
-attackTest('99: addresses outside of the memory are errors of the call, and those inside work', async () => {
+attackTest('99: WASI calls fail for addresses outside of the memory and work for those inside', async () => {
   for (const [name, parameters, code] of pointers) {
     const good = await bench.wasi(exitWith(name, parameters, code(1_024)))
     assert.deepEqual(good.exit, { code: 0 }, name)
@@ -142,7 +145,7 @@ attackTest('99: addresses outside of the memory are errors of the call, and thos
   }
 })
 
-attackTest('99: lengths that run over the end, and lists without end, are errors of the call', async () => {
+attackTest('99: WASI calls fail for lengths beyond the memory and for endless lists', async () => {
   const long = [
     op.store(1_024, op.i32(2_048)),
     op.store(1_028, op.i32(-1)),
@@ -157,7 +160,7 @@ attackTest('99: lengths that run over the end, and lists without end, are errors
   assert.deepEqual((await bench.wasi(exitWith('fd_write', [i32, i32, i32, i32], many))).exit, { code: 28 })
 })
 
-test('a call that there is not says so, and a module that wants more than WASI is refused', async () => {
+test('an unknown WASI call returns ENOSYS, and a module that imports more than WASI is refused', async () => {
   const unknown = await bench.wasi(exitWith('sock_accept', [i32, i32, i32], [op.i32(1), op.i32(0), op.i32(0)].flat()))
   assert.deepEqual(unknown.exit, { code: nosys })
   const foreign = assemble({ imports: [['proc_exit', [i32]]], body: [] })
@@ -166,13 +169,13 @@ test('a call that there is not says so, and a module that wants more than WASI i
   assert.match((await bench.wasi(foreign)).stderr, /cannot be run/)
 })
 
-test('a program that catches its own end is ended all the same', async () => {
+test('proc_exit ends a program that catches exceptions', async () => {
   const body = [0x06, 0x40, ...op.i32(3), ...op.call(0), 0x19, 0x0b, ...op.i32(4), ...op.call(0)]
   const { exit } = await bench.wasi(assemble({ imports: [['proc_exit', [i32]]], body }))
   assert.deepEqual(exit, { code: 3 })
 })
 
-test('the control of 94: without the cap the same module has more', () => {
+test('the control of 94: without the cap the same module gets more memory', () => {
   const module = assemble({ body: [...op.growMemory(100), ...op.drop] })
   const { exports } = new webAssembly.Instance(new webAssembly.Module(module), {})
   const { _start: start, memory } = exports as { _start(): void; memory: { buffer: ArrayBuffer } }

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { BinaryError } from '../guest/binary.ts'
-import { pageBytes, type WasmMemory, webAssembly } from '../guest/web-assembly.ts'
+import { BinaryError, pageBytes, type WasmMemory, webAssembly } from '../guest/binary.ts'
 import { type Assembly, assemble, op } from './assemble.fixture.ts'
-import { capModule, mostModuleBytes } from './cap-module.ts'
+import { capModule, mostModuleBytes } from './run-module.ts'
 
 const nothing = { body: [] as readonly number[] }
 
@@ -19,7 +18,7 @@ function refused(assembly: Assembly, reason: RegExp): void {
   )
 }
 
-test('a memory that could grow to 4 GiB is held to the limit, whether it names a maximum or not', () => {
+test('a memory is capped at the limit, whether it declares a maximum or not', () => {
   for (const memory of [
     [0, 1],
     [1, 1, 0xff, 0xff, 0x03],
@@ -32,16 +31,16 @@ test('a memory that could grow to 4 GiB is held to the limit, whether it names a
   }
 })
 
-test('a maximum below the limit stays', () => {
+test('a declared maximum below the limit is kept', () => {
   const held = memoryOf(capModule(assemble({ ...nothing, memories: [[1, 1, 2]] }), 10 * pageBytes))
   assert.throws(() => held.grow(2), RangeError)
 })
 
-test('a memory that starts over the limit is refused', () => {
+test('a memory that starts above the limit is refused', () => {
   refused({ ...nothing, memories: [[0, 11]] }, /memory starts larger/)
 })
 
-test('memory of 64 bits, shared memory and a second memory are refused', () => {
+test('64-bit memory, shared memory and a second memory are refused', () => {
   refused({ ...nothing, memories: [[4, 1]] }, /64 bits/)
   refused({ ...nothing, memories: [[3, 1, 2]] }, /shared/)
   refused(
@@ -56,20 +55,20 @@ test('memory of 64 bits, shared memory and a second memory are refused', () => {
   )
 })
 
-test('types for a garbage-collected heap are refused, because it would grow beside the memory', () => {
+test('GC types are refused, because their heap is outside the capped memory', () => {
   refused({ ...nothing, types: [[0x5e, 0x7f, 1]] }, /types other than functions/)
 })
 
-test('a table cannot be larger than a program needs', () => {
+test('tables above the maximum size or number are refused', () => {
   refused({ ...nothing, tables: [[0x6f, 0, 0x81, 0x89, 0x7a]] }, /table starts larger/)
   refused({ ...nothing, tables: Array.from({ length: 17 }, () => [0x70, 0, 1]) }, /tables/)
 })
 
-test('a module of more than 16 MiB is not even read', () => {
+test('a module of more than 16 MiB is refused unread', () => {
   assert.throws(() => capModule(new Uint8Array(mostModuleBytes + 1), pageBytes), /larger than/)
 })
 
-test('what is no module, or ends in the middle, is refused and does not loop', () => {
+test('invalid and truncated modules are refused without looping', () => {
   const module = assemble({ body: op.unreachable })
   for (let length = 0; length < module.length; length++) {
     const cut = module.slice(0, length)

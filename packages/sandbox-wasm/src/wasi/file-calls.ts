@@ -13,9 +13,9 @@ const fileTypes = { input: 2, output: 2, folder: 3, file: 4 } as const
 const allRights = 0x1fff_ffffn
 const appendFlag = 1
 const [direntBytes, filestatBytes] = [24, 64]
-/** As a shell says of a program that was killed. */
+/** The exit code of a killed program, as in a shell. */
 const killedCode = 137
-/** Beyond this a number does not fit into what files are measured with. */
+/** Larger numbers do not fit into a file size. */
 const longest = BigInt(Number.MAX_SAFE_INTEGER)
 
 /** Calls on open descriptors. */
@@ -136,7 +136,7 @@ export function fileCalls(program: ModuleProgram): Calls {
   }
 }
 
-/** Copies as much as there is and fits; how much that was. */
+/** Copies as much as fits and returns the number of bytes. */
 function copyInto(pieces: readonly Uint8Array[], source: Uint8Array): number {
   let done = 0
   for (const piece of pieces) {
@@ -147,7 +147,7 @@ function copyInto(pieces: readonly Uint8Array[], source: Uint8Array): number {
   return done
 }
 
-/** A place or a size in a file. */
+/** A file offset or size. */
 function sizeOf(value: bigint): number {
   if (value < 0n || value > longest) throw new WasiError(errno.inval)
   return Number(value)
@@ -158,7 +158,7 @@ function preopenOf(found: Descriptor): string {
   return found.preopen
 }
 
-/** What a module sees of an entry. */
+/** The properties of an entry that a module sees. */
 interface Stats {
   readonly id: number
   readonly type: number
@@ -186,7 +186,7 @@ function putStats(memory: ModuleProgram['memory'], at: number, { id, type, size,
   for (const time of [40, 48, 56]) memory.setU64(at + time, BigInt(Math.round(changedMs)) * 1_000_000n)
 }
 
-/** Entries of a folder from one on, one behind the other, cut off where the room ends. */
+/** Directory entries from an index on, concatenated and truncated to the buffer. */
 function listing(entries: ReadonlyMap<string, Entry>, from: number, room: number): Uint8Array {
   const parts: Buffer[] = []
   let bytes = 0
@@ -208,7 +208,7 @@ function listing(entries: ReadonlyMap<string, Entry>, from: number, room: number
 const openFlags = { create: 1, folder: 2, exclusive: 4, truncate: 8 } as const
 const rights = { read: 1n << 1n, write: 1n << 6n } as const
 
-/** Calls on paths. A path that leads out of its folder is ENOTCAPABLE; links there are none. */
+/** Calls on paths. A path that leaves its folder is ENOTCAPABLE; links do not exist. */
 export function pathCalls({ memory, descriptors, workspace }: ModuleProgram): Calls {
   const place = (fd: number, at: number, length: number): readonly [FolderEntry, Segments] => {
     const folder = descriptors.folder(fd)

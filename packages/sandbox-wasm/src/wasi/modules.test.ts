@@ -11,7 +11,7 @@ const iovs = [i32, i32, i32, i32]
 const piece = (fd: number, length: number): number[] =>
   [op.store(0, op.i32(16)), op.store(4, op.i32(length)), op.i32(fd), op.i32(0), op.i32(1), op.i32(8)].flat()
 
-test('what a module writes comes out on its stream, and its exit code is its own', async () => {
+test('a module writes to stdout and stderr and sets its exit code', async () => {
   const body = [
     ...piece(1, 3),
     ...op.call(0),
@@ -34,7 +34,7 @@ test('what a module writes comes out on its stream, and its exit code is its own
   assert.deepEqual({ stdout, stderr, exit }, { stdout: 'hey', stderr: 'he', exit: { code: 9 } })
 })
 
-test('a module that simply returns ends with 0, a trap with 134', async () => {
+test('a module that returns exits with 0, a trap with 134', async () => {
   assert.deepEqual((await bench.wasi(assemble({ body: [] }))).exit, { code: 0 })
   const trap = await bench.wasi(assemble({ body: op.unreachable }))
   assert.deepEqual([trap.exit, trap.stderr, trap.hit], [{ code: 134 }, 'wasm trap: unreachable\n', undefined])
@@ -52,7 +52,7 @@ test('stdin is read to its end', async () => {
   assert.deepEqual((await bench.wasi(module, { job: { stdin: text('seven!!') } })).exit, { code: 7 })
 })
 
-test('arguments and environment are what was given', async () => {
+test('a module gets the arguments of the job', async () => {
   const module = exitWith('args_sizes_get', [i32, i32], [...op.i32(0), ...op.i32(4)])
   const count = assemble({
     imports: [
@@ -66,7 +66,7 @@ test('arguments and environment are what was given', async () => {
   assert.deepEqual((await bench.wasi(count, { job: { program } })).exit, { code: 3 })
 })
 
-test('a file that a module makes is brought out, and one that does not fit ends it', async () => {
+test('a file that a module creates is collected, and one that does not fit ends the run', async () => {
   const open = [
     op.i32(3),
     op.i32(0),
@@ -101,7 +101,7 @@ test('a file that a module makes is brought out, and one that does not fit ends 
   assert.deepEqual([tooLarge.exit, tooLarge.hit], [{ code: 51 }, 'diskBytes'])
 })
 
-test('a module waits by the clock and goes on', async () => {
+test('a module sleeps by the clock and continues', async () => {
   // A subscription at 0: a wait of one millisecond on the monotonic clock.
   const subscription = new Uint8Array(48)
   new DataView(subscription.buffer).setUint32(16, 1, true)
@@ -111,7 +111,7 @@ test('a module waits by the clock and goes on', async () => {
   assert.deepEqual(exit, { code: 0 })
 })
 
-test('with a seed and a fixed clock the same module gives the same bytes, and without them others', async () => {
+test('with a seed and a fixed clock the same module gives the same bytes, and without them different ones', async () => {
   const body = [
     ...[...op.i32(16), ...op.i32(32), ...op.call(0), ...op.drop],
     ...[...op.i32(0), ...op.i64(0), ...op.i32(48), ...op.call(1), ...op.drop],
@@ -136,7 +136,7 @@ test('with a seed and a fixed clock the same module gives the same bytes, and wi
   assert.notEqual(await run({}), await run({}))
 })
 
-test('output beyond its limit is cut and counted, and a flood ends the module', async () => {
+test('output above its limit is truncated and counted, and a flood ends the module', async () => {
   const once = assemble({ imports: [['fd_write', iovs]], body: [...piece(1, 1_000), ...op.call(0), ...op.drop] })
   const cut = await bench.wasi(once, { limits: { stdoutBytes: 10 } })
   assert.deepEqual([cut.stdout.length, cut.outcome.stdout.total, cut.outcome.stdout.truncated], [10, 1_000, true])

@@ -1,10 +1,10 @@
 import type { SandboxLimit } from '@gantry/contract'
-import type { Outlet } from '../channel/outlet.ts'
-import type { WasmMemory } from '../guest/web-assembly.ts'
+import type { Outlet } from '../channel/guest-channel.ts'
+import type { Deterministic } from '../channel/messages.ts'
+import type { WasmMemory } from '../guest/binary.ts'
 import type { FileEntry, FolderEntry, Workspace, WorkspaceCode } from '../guest/workspace.ts'
-import type { ModuleClock } from './base-calls.ts'
 
-/** Error numbers of WASI preview 1, as far as they are used. */
+/** The WASI preview 1 error numbers that are used. */
 export const errno = {
   success: 0,
   badf: 8,
@@ -45,7 +45,7 @@ export class WasiError extends Error {
   }
 }
 
-/** What the calls of one module work on. */
+/** The state that the calls of one module use. */
 export interface ModuleProgram {
   readonly memory: GuestMemory
   readonly descriptors: Descriptors
@@ -58,7 +58,7 @@ export interface ModuleProgram {
   random(bytes: Uint8Array): void
 }
 
-/** Calls by their names. Each gives an error number, or nothing for success; numbers of 64 bits are BigInts. */
+/** Calls by name. Each returns an error number, or nothing for success; 64-bit numbers are BigInts. */
 export interface Calls {
   // biome-ignore lint/suspicious/noConfusingVoidType: most calls have nothing to say
   readonly [name: string]: (...values: never[]) => number | undefined | void
@@ -75,7 +75,7 @@ export class ModuleEnd {
   }
 }
 
-/** The memory of a module as calls use it. Every address comes from the module; one that is not inside is EFAULT. */
+/** The memory of a module for its calls. Every address comes from the module; one outside is EFAULT. */
 interface GuestMemory {
   u32(at: number): number
   u64(at: number): bigint
@@ -88,14 +88,14 @@ interface GuestMemory {
   /** The bytes themselves, valid until the module runs again. */
   bytes(at: number, length: number): Uint8Array
   text(at: number, length: number): string
-  /** The pieces that a call reads from or writes to. */
+  /** The buffers that a call reads from or writes to. */
   pieces(at: number, count: number): Uint8Array[]
 }
 
 const mostPieces = 1_024
 const longestText = 4_096
 
-/** `memory` is asked each time, because a memory that grows gets another buffer. */
+/** `memory` is called each time, because a memory that grows gets a new buffer. */
 export function createGuestMemory(memory: () => WasmMemory): GuestMemory {
   const view = (at: number, length: number): DataView => {
     const { buffer } = memory()
@@ -131,14 +131,14 @@ export function createGuestMemory(memory: () => WasmMemory): GuestMemory {
   }
 }
 
-/** What a descriptor of a module stands for. */
+/** The target of a descriptor. */
 export type Descriptor =
   | { readonly kind: 'input'; at: number }
   | { readonly kind: 'output'; readonly stream: 'stdout' | 'stderr' }
   | {
       readonly kind: 'folder'
       readonly folder: FolderEntry
-      /** The name under which the module finds it, when it was there from the start. */
+      /** The preopen name, for folders that exist from the start. */
       readonly preopen?: string
     }
   | {
@@ -152,7 +152,7 @@ export type Descriptor =
 
 export type OpenFile = Extract<Descriptor, { kind: 'file' }>
 
-/** The descriptors of one program. A number that is not open is EBADF. */
+/** The descriptors of one program. An unknown number is EBADF. */
 interface Descriptors {
   get(fd: number): Descriptor
   folder(fd: number): FolderEntry
@@ -170,7 +170,7 @@ export function createDescriptors(root: FolderEntry): Descriptors {
     [1, { kind: 'output', stream: 'stdout' }],
     [2, { kind: 'output', stream: 'stderr' }],
     [3, { kind: 'folder', folder: root, preopen: '/work' }],
-    // Relative paths begin at `/` for the usual C library.
+    // The usual C library resolves relative paths from `/`.
     [4, { kind: 'folder', folder: root, preopen: '/' }],
   ])
   const get = (fd: number): Descriptor => {
@@ -207,6 +207,40 @@ export function createDescriptors(root: FolderEntry): Descriptors {
       get(to)
       open.delete(from)
       open.set(to, found)
+    },
+  }
+}
+
+/** Time as a module sees it, in nanoseconds. */
+export interface ModuleClock {
+  /** By clock id; undefined for an unknown one. */
+  read(id: number): bigint | undefined
+  wait(ns: bigint): void
+}
+
+const [realtime, monotonic, processTime, threadTime] = [0, 1, 2, 3]
+const nsPerMs = 1_000_000
+const longestMs = 2_147_483_647
+
+/** A fixed clock advances only by what the module itself waits, so that waiting ends. */
+export function createModuleClock(deterministic: Deterministic | undefined): ModuleClock {
+  const cell = new Int32Array(new SharedArrayBuffer(4))
+  let waited = 0n
+  const now = (): bigint => process.hrtime.bigint()
+  const cpu = (): bigint => {
+    const { user, system } = process.threadCpuUsage()
+    return BigInt(user + system) * 1_000n
+  }
+  return {
+    read(id) {
+      if (id === realtime) return BigInt(Math.round((deterministic?.nowMs ?? Date.now()) * nsPerMs))
+      if (id === monotonic) return deterministic === undefined ? now() : waited
+      if (id === processTime || id === threadTime) return deterministic === undefined ? cpu() : 0n
+      return undefined
+    },
+    wait(ns) {
+      waited += ns
+      Atomics.wait(cell, 0, 0, Math.min(Number(ns) / nsPerMs, longestMs))
     },
   }
 }

@@ -13,7 +13,7 @@
  * nothing is left to wait for. In a session `{"done":true,"code":n}` follows each cell.
  *
  * Descriptor 3 stays open: it is the program's own, for lines of progress, logs and values, and children get it where
- * `stdio` passes it on. Whoever sends a job sends nothing more until the program has said something.
+ * `stdio` passes it on. The host sends nothing after a job until the program has written something.
  */
 import { join } from 'node:path'
 import { firstJob, send } from './node/channel.mjs'
@@ -79,7 +79,7 @@ function endByItself(main, token) {
   })
 }
 
-/** Whoever hears this ends the process sooner than it would itself; when nobody does, it goes on after a moment. */
+/** The host ends the process when it reads this; without a host the process goes on after a moment. */
 function sayGoodbye(code, token) {
   send(JSON.stringify({ done: true, code: code & 0xff, token }))
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, patienceMs)

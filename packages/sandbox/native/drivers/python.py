@@ -46,7 +46,7 @@ from python_returns import RETURNED, TOP_LEVEL_AWAIT, compile_tree  # noqa: E402
 IS_COROUTINE = 0x80
 LONGEST_VALUE = 1_000_000
 INTERRUPTED = 0x100 + 130
-# Whoever heard the last line ends this process sooner than it would itself; when nobody does, it goes on after this.
+# The host ends this process when it reads the last line; without a host the process goes on after this.
 PATIENCE_SECONDS = 0.005
 wait = time.sleep
 
@@ -274,7 +274,7 @@ def complain(text):
 
 
 def leave(program, status):
-    """Ends as the interpreter does, but for taking its own modules apart, which nobody would see."""
+    """Ends as the interpreter does, but without taking its own modules apart, which has no visible effect."""
     for step in (threading._shutdown, atexit._run_exitfuncs):
         try:
             step()

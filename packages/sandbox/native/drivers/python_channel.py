@@ -41,7 +41,7 @@ def read_line_of_pipe():
 
 
 def send(message):
-    """Writes one line to the channel; whoever closed it does not want to hear more."""
+    """Writes one line to the channel; does nothing when the host has closed it."""
     rest = memoryview(message.encode() + b'\n')
     try:
         while rest:

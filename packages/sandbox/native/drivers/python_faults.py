@@ -1,4 +1,4 @@
-"""How a Python program over tools ends, and how its failure is told."""
+"""How a Python program over tools ends, and how its failure is reported."""
 
 import builtins
 import inspect
@@ -21,7 +21,7 @@ async def settle(gateway, first, space, key):
 
 
 def fault_of(error, kind, name):
-    """An error as the host is told of it, with places in the program's own text only."""
+    """An error as it is reported to the host, with places in the program's own text only."""
     while isinstance(error, GROUP) and error.exceptions:
         error = error.exceptions[0]
     fault = {'kind': kind, 'name': type(error).__name__, 'message': message_of(error)[:4_000]}

@@ -1,15 +1,15 @@
 """A Python program over tools: its functions ask the host on a descriptor of their own, and wait for the answers.
 
-Lines, each beginning with the run's token, so that nobody but this file says them:
-    TOKEN ? number kind json    a question, numbered from 1 on in the order asked
-    TOKEN . told                nothing more can be done without an answer, so many having been told
-    TOKEN ~ told                the same, but that threads or children of the program may still work
+Lines, each beginning with the run's token, so that no other output passes for one:
+    TOKEN ? number kind json    a gateway request, numbered from 1 on in the order made
+    TOKEN . read                quiescent: nothing goes on without a response; how many responses were read
+    TOKEN ~ read                the same, but threads or children of the program may still work
     TOKEN = json                the value of the program
     TOKEN ! json                how it failed
 and back `number ok time json`: `ok` is 1 or 0, `time` the clock in milliseconds or `-`.
 
-An answer is taken only when the event loop is at rest, one at a time: the same answers in the same order make the same
-program. Where the clock stands, whatever waits for a time asks its host for it.
+A response is read only when the event loop is quiescent, one at a time: the same responses in the same order make the
+same program. Where the clock stands, whatever waits for a time asks its host for it.
 """
 
 import _thread
@@ -64,13 +64,13 @@ class Channel:
 
 
 class Gateway:
-    """What was asked and not yet answered."""
+    """Gateway requests without a response."""
 
     def __init__(self, job, advance):
         self.channel = Channel(job['gateway'])
         self.advance = advance
         self.count = 0
-        self.told = 0
+        self.read = 0
         self.rested = (0, 0)
         self.working = False
         self.sooner = []
@@ -80,7 +80,7 @@ class Gateway:
         self.pid = os.getpid()
 
     def ask(self, kind, text, tell):
-        """Numbers a question, which is JSON; `tell(ok, value)` is called with its answer."""
+        """Numbers a request, which is JSON; `tell(ok, value)` is called with its response."""
         self.check()
         if len(self.waiting) >= MOST_WAITING:
             raise RuntimeError(f'more than {MOST_WAITING} calls wait for their answers')
@@ -96,21 +96,21 @@ class Gateway:
             raise RuntimeError('only the main thread of the program itself can ask its host')
 
     def come_to_rest(self):
-        """Says what was asked, and that nothing can be done now, unless the host knows."""
-        rest = (self.count, self.told)
+        """Sends the requests and reports quiescence, unless the host knows of it."""
+        rest = (self.count, self.read)
         working = may_work()
         if self.rested != rest or (self.working and not working):
             self.rested = rest
             self.working = working
-            self.channel.say(f'{"~" if working else "."} {self.told}')
+            self.channel.say(f'{"~" if working else "."} {self.read}')
             self.channel.flush()
 
     def take(self):
-        """Takes the next answer that has come; its number, whether it is one, and what it is."""
+        """Reads the next response: its number, whether it is ok, and its value."""
         number, ok, now, text = bytes(self.channel.lines.pop()).split(b' ', 3)
         if now != b'-' and self.advance is not None:
             self.advance(int(now))
-        self.told += 1
+        self.read += 1
         return int(number), ok == b'1', json.loads(text)
 
     def tell(self, number, ok, value):
@@ -120,7 +120,7 @@ class Gateway:
         self.forget(number)
 
     def forget(self, number):
-        """Nobody waits for this call any more; the program need not."""
+        """The program waits for this call no longer."""
         self.owed.discard(number)
         if not self.owed and self.settled is not None and not self.settled.done():
             self.settled.set_result(None)
@@ -132,7 +132,7 @@ class Gateway:
             await self.settled
 
     def sleep(self, seconds):
-        """Stands still until the host has answered; answers to others that come sooner are told later, in their order."""
+        """Blocks until the host has responded; earlier responses to other requests are delivered later, in their order."""
         over = []
         number = self.ask('sleep', time_text(seconds), lambda ok, value: over.append(ok))
         while not over:

@@ -16,7 +16,7 @@
 
 /* From linux/keyctl.h, which is not everywhere. */
 enum { JOIN_SESSION_KEYRING = 1, SET_PERMISSION = 5 };
-/* Anybody of this user may find and see it, nobody may put anything in or change that: the possessor's and user's bits. */
+/* Processes of this user may find and view it; none may write to it or change that: the possessor's and user's bits. */
 #define SEARCH_AND_VIEW 0x09090000
 /* One name for all sandboxes of an ordinary user, who may have only 200 keys at a time. */
 #define SHARED_KEYRING "gantry-sandbox"
@@ -33,17 +33,17 @@ static _Noreturn void fail(int errors, const char *what) {
 
 /*
  * Leaves the session's keyring, and the secrets in it, behind. A uid of its own gets a keyring of its own; an ordinary user
- * would run out of keys, so all its sandboxes share one that is empty and stays so because nobody may write to it.
+ * would run out of keys, so all its sandboxes share one that is empty and stays so because no process may write to it.
  */
 static bool leave_keyring(bool own) {
   long ring = syscall(SYS_keyctl, JOIN_SESSION_KEYRING, own ? NULL : SHARED_KEYRING);
   if (ring < 0) return errno == ENOSYS;
-  /* Whoever made it closes it; to all others it is closed already. */
+  /* The process that creates it removes the write permission; for a later one it is removed already. */
   if (!own) syscall(SYS_keyctl, SET_PERMISSION, ring, SEARCH_AND_VIEW);
   return true;
 }
 
-/* The kernel takes a sandbox before it takes us when memory runs out; nobody inside can go below what we started from. */
+/* When memory runs out the kernel kills a sandbox before it kills us; no process inside can go below our value. */
 static void be_first_to_die(void) {
   int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (fd < 0) return;
@@ -104,7 +104,7 @@ _Noreturn void enter(const struct plan *plan, const char *joined, int errors) {
     if (setresuid(plan->uid, plan->uid, plan->uid) != 0) fail(errors, "setresuid");
   }
   if (!leave_keyring(plan->drop)) fail(errors, "a fresh session keyring");
-  /* After the change of uid, which would undo it; when the supervisor died before this, nobody will tell us. */
+  /* After the change of uid, which would undo it; no signal arrives when the supervisor died before this. */
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(errors, "parent-death signal");
   if (getppid() != parent) _exit(126);
   execve(plan->argv[0], plan->argv, nothing);

@@ -17,6 +17,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -43,7 +45,7 @@ _Noreturn void leave(int code) {
 }
 
 void to_node(uint8_t type, const void *bytes, size_t length) {
-  if (!write_frame(INIT_CHANNEL, type, bytes, length)) leave(1);
+  if (!write_frame(self.to_node, type, bytes, length)) leave(1);
 }
 
 void fault(int failure, const char *what) {
@@ -73,7 +75,7 @@ static void take_line(struct frame *frame) {
 
 static void heed_node(void) {
   struct frame frame;
-  if (!read_frame(INIT_CHANNEL, &frame)) {
+  if (!read_frame(self.from_node, &frame)) {
     self.heard_all = true;
     if (!self.running) leave(0);
     return;
@@ -111,7 +113,7 @@ static _Noreturn void serve(void) {
     bool feeding = self.in_feed.bytes != NULL || self.line_feed.bytes != NULL;
     bool lines = self.running && self.line.fd >= 0;
     struct pollfd at[] = {
-        [NODE] = {INIT_CHANNEL, feeding || self.heard_all ? 0 : POLLIN, 0},
+        [NODE] = {self.from_node, feeding || self.heard_all ? 0 : POLLIN, 0},
         [SIGNALS] = {self.signals, POLLIN, 0},
         [OUT] = {self.running ? self.out.fd : -1, POLLIN, 0},
         [ERR] = {self.running ? self.err.fd : -1, POLLIN, 0},
@@ -151,20 +153,73 @@ static void take_signals(void) {
   self.signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
-int run_init(bool host, const char *workspace) {
+/* Above every descriptor that a program is given. */
+#define FIRST_OWN 16
+
+/*
+ * In a container the channel is its stdin and stdout, moved away so that no program finds them at 0 and 1; Node keeps its end
+ * of stdin open until the run has ended, so the end of stdin means that Node or the engine's connection to it is gone.
+ */
+static bool take_stdio(void) {
+  self.from_node = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, FIRST_OWN);
+  self.to_node = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, FIRST_OWN);
+  int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (self.from_node < 0 || self.to_node < 0 || nothing < 0) return false;
+  return dup2(nothing, STDIN_FILENO) == STDIN_FILENO;
+}
+
+/* What bubblewrap makes where there is one: a tmpfs that the engine mounts is empty. */
+static bool make_folders(void) {
+  static const char *const names[] = {".gantry", ".gantry/tmp", ".gantry/code", ".gantry/shm"};
+  for (size_t index = 0; index < sizeof names / sizeof *names; index++) {
+    if (mkdirat(self.workspace, names[index], 0700) != 0 && errno != EEXIST) return false;
+  }
+  return true;
+}
+
+/* The longest filter that the kernel takes. */
+#define MOST_INSTRUCTIONS 4096
+
+/* What bubblewrap does where there is one: no process of the sandbox is without the filter, the init included. */
+static bool apply_filter(const char *path) {
+  static struct sock_filter instructions[MOST_INSTRUCTIONS + 1];
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  ssize_t length = read(fd, instructions, sizeof instructions);
+  close(fd);
+  size_t count = length > 0 ? (size_t)length / sizeof *instructions : 0;
+  if (count == 0 || count > MOST_INSTRUCTIONS || (size_t)length != count * sizeof *instructions) {
+    errno = EINVAL;
+    return false;
+  }
+  struct sock_fprog program = {(unsigned short)count, instructions};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+int run_init(enum init_mode mode, const char *workspace, const char *filter) {
+  bool host = mode == INIT_HOST;
   self.host = host;
   prctl(PR_SET_DUMPABLE, 0);
   if (host) prctl(PR_SET_CHILD_SUBREAPER, 1);
-  syscall(SYS_close_range, INIT_CHANNEL + 1, ~0u, 0);
-  fcntl(INIT_CHANNEL, F_SETFD, FD_CLOEXEC);
+  if (mode == INIT_STDIO) {
+    syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0);
+    if (!take_stdio() || !apply_filter(filter)) {
+      dprintf(STDERR_FILENO, "%s: %s\n", filter, strerror(errno));
+      return 1;
+    }
+  } else {
+    syscall(SYS_close_range, INIT_CHANNEL + 1, ~0u, 0);
+    fcntl(INIT_CHANNEL, F_SETFD, FD_CLOEXEC);
+    self.from_node = self.to_node = INIT_CHANNEL;
+  }
   umask(022);
   take_signals();
   self.workspace = open(workspace, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (self.workspace < 0 || self.signals < 0) {
+  if (self.workspace < 0 || self.signals < 0 || (mode == INIT_STDIO && !make_folders())) {
     dprintf(STDERR_FILENO, "%s: %s\n", workspace, strerror(errno));
     return 1;
   }
-  /* From here on the stream on which bubblewrap complains is out of reach for everybody inside; 0 is /dev/null. */
+  /* From here on the stream on which bubblewrap complains is out of reach for every process inside; 0 is /dev/null. */
   dup2(STDIN_FILENO, STDOUT_FILENO);
   dup2(STDIN_FILENO, STDERR_FILENO);
   to_node(RUN_READY, LAUNCHER_VERSION, sizeof LAUNCHER_VERSION - 1);

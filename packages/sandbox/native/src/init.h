@@ -44,12 +44,13 @@ struct intake {
   char path[4096]; /* of the first that could not be written */
 };
 
-/* In the order of `initHits` in launcher-run.ts. */
+/* In the order of `initHits` in run-intake.ts. */
 enum hit { HIT_NOTHING, HIT_STDOUT, HIT_STDERR, HIT_MEMORY, HIT_PIDS, HIT_CPU };
 
 /* Everything the init knows; there is one. */
 extern struct init {
   bool host; /* no namespace of our own: others run here too */
+  int from_node, to_node; /* one socket, or the two pipes of a container's stdin and stdout */
   int workspace;
   int signals;
   bool heard_all; /* Node will send no more */

@@ -118,11 +118,11 @@ void go(struct frame *frame) {
     fault(EINVAL, "job");
     leave(1);
   }
-  if (watching()) {
+  if (self.watch.cpu_ms != 0) {
     struct task_sums sums = {0};
     self.watch.cpu_base_ms = sum_tasks(!self.host, &sums) ? cpu_ms_of(&sums) : 0;
-    self.watch.next = now_ms() + LOOK_MS;
   }
+  self.watch.next = now_ms() + LOOK_MS;
   /* Most programs are over before the first look. */
   self.locks_next = now_ms() + LOCKS_MS / 2;
   self.hit = HIT_NOTHING;
@@ -170,7 +170,8 @@ static void report(uint8_t type) {
   put_u64(&payload, self.out.total);
   put_u64(&payload, self.err.total);
   put_u64(&payload, (uint64_t)space.f_bavail * space.f_frsize);
-  put_u64(&payload, space.f_favail);
+  /* A file system that does not count files, as gVisor's, is never out of them. */
+  put_u64(&payload, space.f_files == 0 ? 1 : space.f_favail);
   put_u64(&payload, micros(usage.ru_utime));
   put_u64(&payload, micros(usage.ru_stime));
   put_u64(&payload, (uint64_t)usage.ru_maxrss * 1024);
@@ -197,8 +198,9 @@ static void kill_others(void) {
   struct pollfd source = {self.signals, POLLIN, 0};
   struct signalfd_siginfo info;
   if (self.host) return (void)kill_below(DYING_MS);
-  while (!reap(self.main, &self.status, &self.ended) && now_ms() < until) {
-    kill(-1, SIGKILL);
+  /* The agent in a Proxmox container is a child of the init, so that the kernel never says that there is none. */
+  while (!reap(self.main, &self.status, &self.ended) && !has_only_spared() && now_ms() < until) {
+    end_tasks();
     poll(&source, 1, 10);
     while (read(self.signals, &info, sizeof info) > 0) continue;
   }
@@ -208,10 +210,23 @@ static void kill_others(void) {
 /* A process that ends with something unread resets its channel, and Node would lose our last words: Node hangs up first. */
 static void hear_out(void) {
   struct frame frame;
-  while (!self.heard_all && read_frame(INIT_CHANNEL, &frame)) free(frame.bytes);
+  while (!self.heard_all && read_frame(self.from_node, &frame)) free(frame.bytes);
+}
+
+bool watching(void) { return self.running && (self.watch.memory | self.watch.pids | self.watch.cpu_ms) != 0; }
+
+/*
+ * A program that the kernel refuses one process more may end before the next look finds how many it has: they are
+ * counted once more when it has ended, with itself.
+ */
+static void count_once_more(void) {
+  struct task_sums sums;
+  if (self.hit != HIT_NOTHING || !self.ended || self.over || !watching() || self.watch.pids == 0) return;
+  if (sum_tasks(!self.host, &sums) && sums.tasks + 1 > self.watch.pids) self.hit = HIT_PIDS;
 }
 
 _Noreturn void finish(void) {
+  count_once_more();
   enum hit hit = self.hit;
   if (hit != HIT_NOTHING) self.status = SIGKILL;
   /* One that is alone and over writes nothing more, and if it lied cannot; it need not be gone for that. */
@@ -229,8 +244,6 @@ _Noreturn void finish(void) {
   hear_out();
   leave(0);
 }
-
-bool watching(void) { return self.running && (self.watch.memory | self.watch.pids | self.watch.cpu_ms) != 0; }
 
 void look_at_tasks(void) {
   struct task_sums sums;

@@ -56,7 +56,7 @@ bool join_group(const char *folder);
 const char *group_to_fork_into(const struct plan *plan);
 /* Kills every process in the groups that there is now. */
 void kill_groups(const struct plan *plan);
-/* Removes the first `made` groups, and then the parents when nobody owns them any more; adds what is left to the payload and counts it. */
+/* Removes the first `made` groups, and then the parents when they have no owner any more; adds what is left to the payload and counts it. */
 uint32_t remove_groups(const struct plan *plan, size_t made, bool orphaned, struct payload *left);
 
 /* Reads a figure; false when the file is gone or holds no number. */

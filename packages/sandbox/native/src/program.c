@@ -89,8 +89,9 @@ static _Noreturn void become(const struct step *step, bool reads) {
   cannot(step->argv[0]);
 }
 
+/* Nothing of this process is copied, which takes a kernel in user space longer than the start of the program itself. */
 pid_t start_program(const struct step *step, bool reads) {
-  pid_t pid = fork();
+  pid_t pid = vfork();
   if (pid == 0) become(step, reads);
   return pid;
 }

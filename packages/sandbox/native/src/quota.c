@@ -70,7 +70,7 @@ bool answer_watches(int listener, uint64_t *left) {
     answer.id = asked.id;
     if (*left > 0) {
       --*left;
-      /* The arguments that were looked at are in registers, which nobody can change while the call waits. */
+      /* The checked arguments are in registers, which no thread can change while the call waits. */
       answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
     } else {
       answer.error = -ENOSPC;
@@ -78,7 +78,7 @@ bool answer_watches(int listener, uint64_t *left) {
     }
     ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
   }
-  /* Who asks again and again in vain would else keep us busy with time that nobody counts. */
+  /* Without a pause a program that repeats a refused call would consume CPU time of ours, which no quota counts. */
   if (refused) poll(NULL, 0, REFUSED_MS);
   return true;
 }

@@ -1,6 +1,6 @@
 /*
  * Forwards connections on the sandbox's loopback to a Unix socket, behind which our proxy listens outside: the only way out.
- * One loop, a bounded number of connections; when one side ends its sending, the other is told and may go on with its own.
+ * One loop, a bounded number of connections; when one side stops sending, the other sees the end of the stream and may go on sending.
  */
 #include "sandbox.h"
 

@@ -1,6 +1,6 @@
 /*
  * Removes a folder with all it holds. A folder inside is emptied by moving its folders up to the top, so that a tree of any
- * depth needs two descriptors and no recursion. Nothing runs in the sandbox any more, so nobody races us.
+ * depth needs two descriptors and no recursion. Nothing runs in the sandbox any more, so there is no race.
  */
 #include "plan.h"
 
@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Never through a link and never into another mount, whose files are somebody else's. */
+/* Never through a link and never into another mount, whose files are not the sandbox's. */
 static int open_same_mount(int parent, const char *name) {
   struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
                          .resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH};
@@ -32,7 +32,7 @@ static int open_same_mount(int parent, const char *name) {
 static int open_folder(int parent, const char *name) {
   int fd = open_same_mount(parent, name);
   if (fd >= 0 || errno != EACCES) return fd;
-  /* A folder with mode 000; for a link it would have been ELOOP or ENOTDIR, so this changes nobody else's mode. */
+  /* A folder with mode 000; for a link it would have been ELOOP or ENOTDIR, so this changes the mode of no other file. */
   if (fchmodat(parent, name, 0700, 0) != 0) return -1;
   return open_same_mount(parent, name);
 }

@@ -49,7 +49,7 @@ static int writes_kernel_settings(void) {
          opens("/proc/sys/kernel/modprobe", O_WRONLY) || opens("/sys/kernel/uevent_helper", O_WRONLY);
 }
 
-/* 17: descriptors that somebody forgot to close; 0 to 3 are the program's own. */
+/* 17: descriptors that were left open; 0 to 3 are the program's own. */
 static int inherits_descriptors(void) {
   for (int fd = 4; fd < 1024; fd++) {
     if (fcntl(fd, F_GETFD) >= 0) return 1;
@@ -57,8 +57,15 @@ static int inherits_descriptors(void) {
   return 0;
 }
 
-/* 19: control groups that a program could give itself more room in. */
-static int sees_control_groups(void) { return opens("/sys/fs/cgroup", O_RDONLY | O_DIRECTORY); }
+/* 19: control groups that a program could give itself more room in; gVisor has the folder, and nothing in it. */
+static int sees_control_groups(void) {
+  DIR *folder = opendir("/sys/fs/cgroup");
+  int entries = 0;
+  if (folder == NULL) return 0;
+  for (struct dirent *entry; (entry = readdir(folder)) != NULL;) entries += entry->d_name[0] != '.';
+  closedir(folder);
+  return entries > 0;
+}
 
 /* 23: the first process of the sandbox, which could be left stopped. */
 static int traces_init(void) { return ptrace(PTRACE_SEIZE, 1, 0, 0) == 0; }
@@ -66,18 +73,18 @@ static int traces_init(void) { return ptrace(PTRACE_SEIZE, 1, 0, 0) == 0; }
 /* 24: a user namespace of its own, in which a program would be root. */
 static int makes_namespaces(void) { return unshare(CLONE_NEWUSER) == 0; }
 
-/* 26: programs that give rights to whoever runs them. */
+/* 26: set-user-ID programs, which give rights to the process that runs them. */
 static int may_gain_rights(void) { return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1; }
 
 #if defined(__x86_64__)
-/* 32: the 32-bit door to the kernel, past a filter that knows 64-bit numbers only. 20 is getpid there. */
+/* 32: the 32-bit system calls, past a filter that knows 64-bit numbers only. 20 is getpid there. */
 static int uses_32_bit_calls(void) {
   long answer;
   __asm__ volatile("int $0x80" : "=a"(answer) : "a"(20L) : "memory", "r8", "r9", "r10", "r11");
   return answer > 0;
 }
 
-/* 33: the x32 door. 39 is getpid. */
+/* 33: the x32 system calls. 39 is getpid. */
 static int uses_x32_calls(void) { return syscall(0x40000000 + 39) > 0; }
 #endif
 
@@ -109,8 +116,16 @@ static int reaches_host_sockets(void) {
          connects("/run/dbus/system_bus_socket") || connects("/var/run/postgresql/.s.PGSQL.5432");
 }
 
-/* 49: any network interface but the sandbox's own loopback. */
+static int makes_socket(int family) {
+  int fd = socket(family, SOCK_DGRAM, 0);
+  if (fd < 0) return 0;
+  close(fd);
+  return 1;
+}
+
+/* 49: any network interface but the sandbox's own loopback, unless no socket can be made that would reach it, as in a pod. */
 static int has_network(void) {
+  if (!makes_socket(AF_INET) && !makes_socket(AF_INET6) && !makes_socket(AF_PACKET)) return 0;
   FILE *file = fopen("/proc/net/dev", "re");
   if (file == NULL) return 0;
   char line[512];

@@ -59,7 +59,7 @@ void feed(struct feed *feed, struct frame *frame) {
   frame->bytes = NULL;
 }
 
-/* A program that has closed its end gets no more, which is no fault of anybody. */
+/* A program that has closed its end gets no more; that is no error. */
 void give(struct feed *feed, int *fd, bool closing) {
   while (feed->at < feed->length) {
     ssize_t put = write(*fd, feed->bytes + feed->at, feed->length - feed->at);

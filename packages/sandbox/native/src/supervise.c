@@ -1,6 +1,6 @@
 /*
  * The life outside. Reads a plan, starts the sandbox, watches it and clears everything away, also when Node dies: the end
- * of its channel is noticed here. It is idle until told to begin a run, so that a waiting sandbox costs no time.
+ * of its channel is noticed here. It is idle until the order to begin a run, so that a waiting sandbox costs no time.
  *
  *   plan → groups made → child started → [ idle ⇄ running ] → everything killed → all removed → END, GONE → exit
  *
@@ -49,7 +49,7 @@ struct state {
   enum reason reason;
   const char *limit;
   char message[1024];
-  int watches; /* where registrations with epoll ask; -1 when nobody does */
+  int watches; /* where registrations with epoll ask; -1 without any */
   int words; /* what bubblewrap writes to its stderr; -1 when it has ended */
   char said[2048]; /* the end of that */
   size_t said_length;
@@ -277,7 +277,7 @@ static void clear_away(struct state *state) {
     put_text(&left, *folder);
     count++;
   }
-  /* Nobody is left to hear what would not go; whoever comes next clears it away. */
+  /* The owner is gone, so a failed removal cannot be reported; the next janitor run removes the rest. */
   for (char **path = state->plan.orphans; state->reason == OWNER_GONE && *path != NULL; path++) remove_tree(*path);
   start_payload(&payload);
   put_u32(&payload, left.full ? 0 : count);

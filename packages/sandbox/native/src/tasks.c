@@ -46,6 +46,13 @@ static bool read_task(int proc, const char *name, struct task *task) {
   return true;
 }
 
+/* Processes of ours that are no part of what runs here; 0 where there are none. */
+static pid_t spared[2];
+
+void spare_tasks(const pid_t bridge[2]) { memcpy(spared, bridge, sizeof spared); }
+
+static bool is_spared(pid_t pid) { return pid == spared[0] || pid == spared[1]; }
+
 static ssize_t list_tasks(struct task **list) {
   DIR *proc = opendir("/proc");
   size_t count = 0, room = 0;
@@ -59,10 +66,23 @@ static ssize_t list_tasks(struct task **list) {
       if (larger == NULL) break;
       *list = larger;
     }
-    if (read_task(dirfd(proc), entry->d_name, &(*list)[count])) count++;
+    if (read_task(dirfd(proc), entry->d_name, &(*list)[count]) && !is_spared((*list)[count].pid)) count++;
   }
   closedir(proc);
   return (ssize_t)count;
+}
+
+void end_tasks(void) {
+  struct task *list;
+  if (spared[0] == 0) return (void)kill(-1, SIGKILL);
+  /* All at once, because what is stopped neither forks nor ends others. */
+  kill(-1, SIGSTOP);
+  ssize_t count = list_tasks(&list);
+  for (ssize_t index = 0; index < count; index++) {
+    if (list[index].pid != getpid()) kill(list[index].pid, SIGKILL);
+  }
+  free(list);
+  for (size_t index = 0; index < 2; index++) kill(spared[index], SIGCONT);
 }
 
 /* Marks what descends from this process: rounds over the list until nothing is added. */
@@ -103,6 +123,15 @@ bool only_task(pid_t other) {
   ssize_t count = list_tasks(&list);
   bool only = count == 2;
   for (ssize_t index = 0; index < count; index++) only = only && (list[index].pid == getpid() || list[index].pid == other);
+  free(list);
+  return only;
+}
+
+bool has_only_spared(void) {
+  struct task *list;
+  if (spared[0] == 0) return false;
+  ssize_t count = list_tasks(&list);
+  bool only = count == 1 && list[0].pid == getpid();
   free(list);
   return only;
 }

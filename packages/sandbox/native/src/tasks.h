@@ -21,6 +21,15 @@ bool sum_tasks(bool all, struct task_sums *sums);
 /* Whether there is nothing in the sandbox but this process and another, whatever threads that has. */
 bool only_task(pid_t other);
 
+/* Leaves two processes out of every count and every kill: the bridge of a pod, or the agent in a Proxmox container. */
+void spare_tasks(const pid_t bridge[2]);
+
+/* Whether nothing lives but this process and spared ones; false where none are spared. */
+bool has_only_spared(void);
+
+/* Kills every process of the sandbox but this one. */
+void end_tasks(void);
+
 /* Kills every process below this one and collects them; false when some would not end within `ms`. Needs a subreaper. */
 bool kill_below(uint64_t ms);
 

@@ -1,7 +1,7 @@
 /*
  * The two channels to Node. A frame is a type (1 byte), the length of its payload (4 bytes, big-endian) and the payload.
  * Numbers are big-endian; a text is its length (4 bytes), its bytes and a NUL, so that it can be used where it lies;
- * a list is its count (4 bytes) and its members. packages/sandbox/src/process/frames.ts is the other end.
+ * a list is its count (4 bytes) and its members. The other end is packages/sandbox/src/launcher/protocol.ts.
  */
 #ifndef GANTRY_WIRE_H
 #define GANTRY_WIRE_H

@@ -1,20 +1,20 @@
 import { createHash } from 'node:crypto'
 import { type ArtifactRef, type Issue, type SandboxFile, ToolError } from '@gantry/contract'
-import { mediaType } from '@gantry/core/internal/artifacts/media-type'
+import { mediaType } from '@gantry/core/internal/artifacts/artifact'
 import type { BackendContext } from '@gantry/core/internal/backends/backend'
 import type { Captured } from '@gantry/core/internal/runtimes/runtime'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { defaultFileLimits, type HandedFile } from '../languages/file-path.ts'
 
-/** A file of more bytes is kept outside the result. */
+/** A larger file becomes an artifact. */
 const mostInline = 16_384
 
 /** Media types that become artifacts at any size, because a client shows or opens them. */
 const apart = /^(?:image|audio|video)\/|^application\/(?:pdf|vnd\.)|^text\/(?:csv|tab-separated-values)$/
 
 /**
- * Files that a program made, as the output names them: in it, or by the id of the artifact that the host keeps. The same
- * content of the same kind is kept once. What could not be kept stays in the output, and the result has a warning.
+ * The files of a program for its output: inline, or by the id of an artifact. Equal content of the same media type is
+ * stored once. A file that could not be stored stays inline, and the result has a warning.
  */
 export async function outputFiles(
   files: readonly (readonly [string, Uint8Array])[],
@@ -51,8 +51,8 @@ async function keep(
 type Files = { readonly [path: string]: SandboxFile }
 
 /**
- * The files of a call, in which every artifact is its content.
- * - Errors: NOT_FOUND for an artifact that is not there for the caller; INPUT_INVALID for more than a sandbox takes.
+ * The files of a call, with every artifact replaced by its content.
+ * - Errors: NOT_FOUND for an artifact that the caller cannot see; INPUT_INVALID for more files or bytes than a sandbox takes.
  */
 export async function withArtifacts(
   files: Files,
@@ -66,7 +66,7 @@ export async function withArtifacts(
   if (named.length > most) throw invalid({ path: '/files', message: `names more than ${most} artifacts` })
   const found: Pick<ArtifactRef, 'bytes' | 'digest'>[] = []
   let left = mostBytes
-  // All are looked at before one is read, so that what is too much is refused and not half loaded.
+  // All sizes are checked before one artifact is read, so that an excess is refused without loading.
   for (const { path, id } of named) {
     const { bytes, digest } = await artifacts.info(id, identity, signal)
     left -= bytes
@@ -83,13 +83,13 @@ export async function withArtifacts(
   return resolved
 }
 
-/** Off the main thread, because files may be large. */
+/** Hashes off the main thread, because files may be large. */
 async function digestOf(content: Uint8Array): Promise<string> {
   const bytes = await crypto.subtle.digest('SHA-256', content as Uint8Array<ArrayBuffer>)
   return `sha256:${Buffer.from(bytes).toString('hex')}`
 }
 
-/** What was approved is a digest, so that other bytes under it must not run. */
+/** The digest was approved, so other bytes must not run. */
 function altered(id: string, digest: string): ToolError {
   const message = `The artifact ${id} holds other bytes than its digest ${digest} says; store the file again.`
   return new ToolError('STORE_UNAVAILABLE', message, { retryable: false })
@@ -100,19 +100,19 @@ function pointerTo(path: string): string {
 }
 
 function invalid(issue: Issue): ToolError {
-  const message = `The files cannot be had: ${issue.path} ${issue.message}.`
+  const message = `Invalid files: ${issue.path} ${issue.message}.`
   return new ToolError('INPUT_INVALID', message, { details: { issues: [issue] } })
 }
 
 /**
- * What a program wrote, as text: bytes that are not UTF-8 become U+FFFD, everything else stays, zero bytes too. Where the
- * stream was cut off in the middle of a character, that character goes.
+ * The output of a program as text. Invalid UTF-8 becomes U+FFFD; NUL bytes are kept. An incomplete character at the end
+ * of a truncated stream is dropped.
  */
 export function outputText({ bytes, truncated }: Pick<Captured, 'bytes' | 'truncated'>): string {
   return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes, { stream: truncated })
 }
 
-/** A file that came out of a sandbox: text when every byte of it is, else base64. */
+/** A collected file: text when it is valid UTF-8, else base64. */
 export function outputFile(bytes: Uint8Array): SandboxFile {
   try {
     return new TextDecoder('utf-8', { ignoreBOM: true, fatal: true }).decode(bytes)

@@ -3,17 +3,17 @@ import type { BackendContext } from '@gantry/core/internal/backends/backend'
 import { parseAnswer } from '@gantry/core/internal/json/parse'
 import type { Outcome } from '@gantry/core/internal/runtimes/runtime'
 import type { SandboxRequest } from '@gantry/core/internal/runtimes/runtimes'
-import type { SandboxedPlan } from './binding.ts'
 import { outputFiles, outputText } from './files.ts'
+import type { SandboxedPlan } from './request.ts'
 
-/** What a program's end means for its call. */
+/** The result of a call for the end of its program. */
 export interface Answer {
-  readonly output: Json
-  /** The call failed; the output is what there was until then. */
+  readonly output: Json | SandboxOutput
+  /** The call failed; the output is what the program wrote until then. */
   readonly failure?: ToolError
 }
 
-/** A limit that ended the program is a failure for every tool; an exit code only for those that are programs themselves. */
+/** A limit that ended the program fails the call of every tool; an exit code only that of tools bound to a program. */
 export async function answerOf(
   plan: SandboxedPlan,
   request: SandboxRequest,
@@ -30,15 +30,15 @@ export async function answerOf(
   return { output: ownOutput(plan, outcome) }
 }
 
-/** A limit that ended a program, as a failure. */
+/** The error for a limit that ended a program. */
 export function limitFailure({ hit }: Outcome): ToolError | undefined {
   if (hit === undefined) return undefined
   if (hit === 'wallMs') return new ToolError('TIMEOUT', 'The program did not end within limits.wallMs.')
   return new ToolError('LIMIT_EXCEEDED', `The program was ended by limits.${hit}.`, { details: { limit: hit } })
 }
 
-/** What of a program's words on descriptor 3 is not in its output. */
-export function lossWarnings({ lost }: Outcome): readonly Warning[] {
+/** Warnings about values on descriptor 3 that are not in the output. */
+function lossWarnings({ lost }: Outcome): readonly Warning[] {
   if (lost === undefined) return []
   const { keys, lines } = lost
   const messages = [
@@ -48,19 +48,47 @@ export function lossWarnings({ lost }: Outcome): readonly Warning[] {
   return messages.map((message) => ({ code: 'OUTPUT_INVALID', message }))
 }
 
-/** Everything the built-in tools promise. */
+/** Records usage and failure of a program on its call. */
+export function measure(
+  {
+    outcome,
+    runtime,
+    failure,
+    refusals = [],
+  }: {
+    readonly outcome: Outcome
+    readonly runtime: RanIn
+    readonly failure?: ToolError | undefined
+    /** Requests that egress refused. */
+    readonly refusals?: readonly Warning[]
+  },
+  context: Pick<BackendContext, 'measured'>,
+): void {
+  const { usage, enforced, hit } = outcome
+  context.measured({
+    runtime,
+    usage: { ...usage, enforced, ...(hit === undefined ? {} : { hit }) },
+    ...(failure === undefined ? {} : { failure }),
+    warnings: [...lossWarnings(outcome), ...refusals],
+    plain: true,
+  })
+}
+
+type RanIn = NonNullable<Parameters<BackendContext['measured']>[0]['runtime']>
+
+/** The full output of the built-in tools. */
 export async function whole(
   outcome: Outcome,
   changed: readonly (readonly [string, Uint8Array])[],
   context: Pick<BackendContext, 'keepsFiles' | 'attach'>,
-): Promise<Json> {
+): Promise<SandboxOutput> {
   const { exit, stdout, stderr, value } = outcome
   const cut = [
     ...(stdout.truncated ? ['stdout' as const] : []),
     ...(stderr.truncated ? ['stderr' as const] : []),
     ...(outcome.skipped.length > 0 ? ['files' as const] : []),
   ]
-  const output: SandboxOutput = {
+  return {
     ...('code' in exit ? { exitCode: exit.code } : { signal: exit.signal }),
     stdout: outputText(stdout),
     stderr: outputText(stderr),
@@ -68,10 +96,9 @@ export async function whole(
     ...(value === undefined ? {} : { value }),
     ...(changed.length === 0 ? {} : { files: await outputFiles(changed, context) }),
   }
-  return output as unknown as Json
 }
 
-/** Files that are as they were handed in say nothing new. */
+/** Collected files without unchanged input files. */
 function changedFiles(request: SandboxRequest, { files }: Outcome): readonly (readonly [string, Uint8Array])[] {
   return [...files].filter(([path, bytes]) => !isSame(request.files?.get(path), bytes))
 }
@@ -91,10 +118,10 @@ function exitFailure({ exit, stderr }: Outcome): ToolError | undefined {
   })
 }
 
-/** The value on descriptor 3, else stdout: as JSON where it is, or as the text it is. */
+/** The value on descriptor 3, else stdout: parsed where it is JSON, else as text. */
 function ownOutput({ output = 'auto' }: SandboxedPlan, { value, stdout }: Outcome): Json {
   if (value !== undefined && output === 'auto') return value
-  if (stdout.truncated) throw new ToolError('RESULT_TOO_LARGE', 'The output of the program is over limits.stdoutBytes.')
+  if (stdout.truncated) throw new ToolError('RESULT_TOO_LARGE', 'The output of the program exceeds limits.stdoutBytes.')
   const text = outputText(stdout)
   if (output === 'text') return text
   try {

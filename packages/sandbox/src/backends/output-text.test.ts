@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { outputFile, outputText } from './files.ts'
 
-test('a stream that was cut ends with a whole character, and one that was not shows what is broken', () => {
+test('a truncated stream ends at a whole character; a complete stream shows replacement characters', () => {
   const bytes = Buffer.from('aé€😀')
   for (let size = 0; size <= bytes.length; size += 1) {
     const text = outputText({ bytes: bytes.subarray(0, size), truncated: true })
@@ -12,12 +12,12 @@ test('a stream that was cut ends with a whole character, and one that was not sh
   assert.equal(outputText({ bytes: bytes.subarray(0, 2), truncated: false }), 'a\ufffd')
 })
 
-test('zero bytes and marks of byte order stay, and what is not UTF-8 is replaced', () => {
+test('NUL bytes and byte order marks are kept, and invalid UTF-8 is replaced', () => {
   assert.equal(outputText({ bytes: Buffer.from('\ufeffa\0b'), truncated: false }), '\ufeffa\0b')
   assert.equal(outputText({ bytes: Buffer.from([0x61, 0xff, 0x62]), truncated: true }), 'a\ufffdb')
 })
 
-test('a file is text when all of it is UTF-8, and else base64; either way no byte is lost', () => {
+test('a valid UTF-8 file becomes text and any other file base64, without loss', () => {
   assert.equal(outputFile(Buffer.from('é\0')), 'é\0')
   assert.equal(outputFile(new Uint8Array()), '')
   assert.deepEqual(outputFile(Buffer.from([0xc3])), { base64: 'ww==' })

@@ -1,21 +1,40 @@
-import { type JsonObject, type SandboxFile, type SandboxLimits, type SandboxNetwork, ToolError } from '@gantry/contract'
+import {
+  type Issue,
+  type JsonObject,
+  type SandboxCredential,
+  type SandboxedBinding,
+  type SandboxFile,
+  type SandboxLimits,
+  type SandboxNetwork,
+  type Tool,
+  ToolError,
+} from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { BackendCall, BackendContext } from '@gantry/core/internal/backends/backend'
 import type { Egress } from '@gantry/core/internal/egress/egress'
 import { quote } from '@gantry/core/internal/ids/quote'
-import type { Program } from '@gantry/core/internal/runtimes/runtime'
-import type { SandboxRequest } from '@gantry/core/internal/runtimes/runtimes'
+import { anyText, type Check, mapOf, oneOf, text } from '@gantry/core/internal/options/option'
+import { type OptionsShape, optionsCheck, refuse } from '@gantry/core/internal/options/options'
+import type { Confinement, ProgramTraits, SandboxRequest } from '@gantry/core/internal/runtimes/runtimes'
 import { didYouMean } from '@gantry/core/internal/search/near'
-import { outsideOf, overlap } from '../egress-proxy/origins.ts'
+import { allowIssues, outsideOf, overlap } from '../egress-proxy/origins.ts'
 import { checkFiles } from '../languages/file-path.ts'
 import type { Languages } from '../languages/languages.ts'
-import { type CodeArguments, codeProgram, type ShellArguments, shellProgram } from '../languages/program.ts'
-import type { SandboxedPlan } from './binding.ts'
+import {
+  type CodeArguments,
+  codeProgram,
+  isModuleLanguage,
+  moduleProgram,
+  type ShellArguments,
+  shellProgram,
+} from '../languages/program.ts'
+import { refuseForbidden } from './egress-refusals.ts'
 import { withArtifacts } from './files.ts'
 
-/** What of a workspace is brought back: little enough for one result, or more where files are kept outside it. */
+/** Limits of collected files: small when they are inline, larger when they become artifacts. */
 export const collected = { inline: { files: 64, bytes: 1_048_576 }, kept: { files: 64, bytes: 33_554_432 } } as const
 
-/** What a call asks of the sandboxes: by its arguments for the built-in tools, by its binding for all others. */
+/** The sandbox request of a call: from its arguments for the built-in tools, from its binding for all others. */
 export async function requestOf(
   plan: SandboxedPlan,
   { id, args }: BackendCall,
@@ -28,22 +47,53 @@ export async function requestOf(
   return { ...asked, ...(await egressOf(plan, { id, args }, asked.network, context, egress)) }
 }
 
-/** The caller's program, in the caller's surroundings. */
+/** The demands of a call on its runtime: enough to select one, without its files and secrets. */
+export function demandsOf(
+  plan: SandboxedPlan,
+  { id, args }: Pick<BackendCall, 'id' | 'args'>,
+  identity: BackendContext['identity'],
+  egress: Egress | undefined,
+  languages: Languages,
+): { readonly program: ProgramTraits; readonly confinement: Confinement } {
+  const given = args as JsonObject & Arguments
+  const confinement = plan.takes === undefined ? boundBy(plan) : askedBy(given)
+  const { network = 'none' } = confinement
+  if (plan.egress !== undefined && plan.takes !== undefined && network !== 'none')
+    checkWithin(network.allow, plan.egress)
+  const dial = egress === undefined ? {} : { dial: { egress, owner: id, tenant: identity.tenant } }
+  return { program: kindOf(plan, given, languages), confinement: { ...confinement, ...dial } }
+}
+
+function kindOf(plan: SandboxedPlan, given: CodeArguments & ShellArguments, languages: Languages): ProgramTraits {
+  if (plan.takes !== undefined && plan.takes !== 'code') return { kind: shellProgram(given).kind }
+  if (plan.command !== undefined) return { kind: 'argv' }
+  if (plan.script !== undefined) return { kind: 'script' }
+  const { language = '', code = '' } = plan.takes === undefined ? plan : given
+  if (isModuleLanguage(language)) return { kind: 'wasi' }
+  const program = codeProgram({ language, code }, languages)
+  return { kind: program.kind, ...(program.kind === 'code' ? { language: program.language } : {}) }
+}
+
+/** The caller's program, with the caller's files, environment and limits. */
 async function fromArguments(
   { takes }: SandboxedPlan,
   args: JsonObject,
   context: BackendContext,
   languages: Languages,
 ): Promise<SandboxRequest> {
-  const { stdin, files, profile, runtime, limits, network, deterministic } = args as Arguments
+  const given = args as JsonObject & Arguments
+  const { stdin, files } = given
+  const handed = files === undefined ? undefined : checkFiles(await withArtifacts(files, context))
   return {
-    program:
-      takes === 'code'
-        ? codeProgram(args as unknown as CodeArguments, languages)
-        : shellProgram(args as ShellArguments),
+    ...(takes === 'code' ? codeOf(given, handed, languages) : { program: shellProgram(given), ...filesOf(handed) }),
     collect: context.keepsFiles ? collected.kept : collected.inline,
     ...(stdin === undefined ? {} : { stdin: bytesOf(stdin) }),
-    ...(files === undefined ? {} : { files: checkFiles(await withArtifacts(files, context)) }),
+    ...askedBy(given),
+  }
+}
+
+function askedBy({ profile, runtime, limits, network, deterministic }: Arguments): Confinement {
+  return {
     ...(profile === undefined ? {} : { profile }),
     ...(runtime === undefined ? {} : { runtime }),
     ...(limits === undefined ? {} : { limits }),
@@ -52,8 +102,22 @@ async function fromArguments(
   }
 }
 
-/** What the tools' input schema has checked already. */
-interface Arguments {
+/** A program in a language, or the WASI module among its files that `code` names. */
+function codeOf(given: CodeArguments, files: HandedFiles | undefined, languages: Languages): ProgramAndFiles {
+  if (!isModuleLanguage(given.language)) return { program: codeProgram(given, languages), ...filesOf(files) }
+  const { [given.code]: module, ...others } = Object.fromEntries(files ?? [])
+  return { program: moduleProgram(given.code, module), ...filesOf(new Map(Object.entries(others))) }
+}
+
+type HandedFiles = ReadonlyMap<string, Uint8Array>
+type ProgramAndFiles = Pick<SandboxRequest, 'program' | 'files'>
+
+function filesOf(files: HandedFiles | undefined): Pick<SandboxRequest, 'files'> {
+  return files === undefined || files.size === 0 ? {} : { files }
+}
+
+/** Already validated against the tool's input schema. */
+interface Arguments extends CodeArguments, ShellArguments {
   readonly stdin?: string
   readonly files?: { readonly [path: string]: SandboxFile }
   readonly profile?: string
@@ -63,32 +127,44 @@ interface Arguments {
   readonly deterministic?: Deterministic | false
 }
 
-/** What a repeatable run starts from; `now` in milliseconds since 1970, or as RFC 3339 writes it. */
+/** Seed and time of a deterministic run; `now` in milliseconds since 1970 or in RFC 3339. */
 type Deterministic = true | { readonly seed?: number; readonly now?: number | string }
 
-/** 2000-01-01T00:00:00Z, for runs that name no time. */
+/** 2000-01-01T00:00:00Z, for runs without `now`. */
 const usualNowMs = 946_684_800_000
 /** The last millisecond of the year 9999, beyond which Python has no dates. */
 const latestMs = 253_402_300_799_999
 
+const rfc3339 = /^\d{4}-\d\d-\d\dt\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:z|[+-]\d\d:\d\d)$/i
+
 function fixedBy(given: Deterministic): { readonly seed: number; readonly nowMs: number } {
   const { seed = 0, now = usualNowMs } = given === true ? {} : given
-  const nowMs = typeof now === 'number' ? now : Date.parse(now)
+  const nowMs = typeof now === 'number' ? now : rfc3339.test(now) ? Date.parse(now) : Number.NaN
   if (Number.isInteger(nowMs) && nowMs >= 0 && nowMs <= latestMs) return { seed, nowMs }
-  const issues = [{ path: '/deterministic/now', message: 'must be a time from 1970 to 9999' }]
-  throw new ToolError('INPUT_INVALID', 'The clock of the program cannot stand at /deterministic/now.', {
+  const issues = [
+    {
+      path: '/deterministic/now',
+      message: 'must be milliseconds since 1970 or an RFC 3339 time such as 2026-01-01T00:00:00Z, from 1970 to 9999',
+    },
+  ]
+  throw new ToolError('INPUT_INVALID', 'Invalid time at /deterministic/now.', {
     details: { issues },
   })
 }
 
-/** The tool's program; the caller's arguments are only ever data on its stdin. */
+/** The tool's program; the caller's arguments are only data on its stdin. */
 function fromBinding(plan: SandboxedPlan, args: JsonObject, languages: Languages): SandboxRequest {
-  const { profile, runtime, egress, limits, files, env } = plan
+  const { files, env } = plan
   return {
-    program: programOf(plan, languages),
+    ...programOf(plan, files === undefined ? undefined : checkFiles(files), languages),
     stdin: bytesOf(JSON.stringify(args)),
-    ...(files === undefined ? {} : { files: checkFiles(files) }),
     ...(env === undefined ? {} : { env }),
+    ...boundBy(plan),
+  }
+}
+
+function boundBy({ profile, runtime, egress, limits }: SandboxedPlan): Confinement {
+  return {
     ...(profile === undefined ? {} : { profile }),
     ...(runtime === undefined ? {} : { runtime }),
     ...(limits === undefined ? {} : { limits }),
@@ -96,10 +172,14 @@ function fromBinding(plan: SandboxedPlan, args: JsonObject, languages: Languages
   }
 }
 
-function programOf({ command, script, code, language }: SandboxedPlan, languages: Languages): Program {
-  if (command !== undefined) return { kind: 'argv', argv: command }
-  if (script !== undefined) return { kind: 'script', script }
-  return codeProgram({ language: language ?? '', code: code ?? '' }, languages)
+function programOf(
+  { command, script, code, language }: SandboxedPlan,
+  files: HandedFiles | undefined,
+  languages: Languages,
+): ProgramAndFiles {
+  if (command !== undefined) return { program: { kind: 'argv', argv: command }, ...filesOf(files) }
+  if (script !== undefined) return { program: { kind: 'script', script }, ...filesOf(files) }
+  return codeOf({ language: language ?? '', code: code ?? '' }, files, languages)
 }
 
 function bytesOf(text: string): Uint8Array {
@@ -112,10 +192,10 @@ type Dial = NonNullable<SandboxRequest['dial']>
 type Credentials = NonNullable<SandboxedPlan['credentials']>
 
 /**
- * The egress of one call's sandbox: what it reaches, within what its tool may, and the secrets behind its placeholders,
- * fetched for this caller and from here on kept out of everything that leaves the call.
- * - Errors: EGRESS_DENIED for origins that the tool does not name, INPUT_INVALID for credentials that it is not granted
- *   or that nothing in reach is for, SECRET_UNAVAILABLE.
+ * The egress of one call's sandbox: its origins, within those of its tool, and the secrets behind its placeholders,
+ * resolved for this caller and from then on redacted from everything that leaves the call.
+ * - Errors: EGRESS_DENIED for origins that the tool does not name or that no rule allows, INPUT_INVALID for credentials that are not granted or
+ * that match no reachable origin, SECRET_UNAVAILABLE.
  */
 export async function egressOf(
   plan: SandboxedPlan,
@@ -130,15 +210,17 @@ export async function egressOf(
   if (plan.takes !== undefined) checkReach(granted, allow)
   if (egress === undefined) return {}
   const dial = { egress, owner: id, tenant: context.identity.tenant }
+  await refuseForbidden(egress, allow, { owner: id, tenant: context.identity.tenant })
   if (allow.length === 0 || Object.keys(granted).length === 0) return { dial }
   return { dial: { ...dial, credentials: await fetched(granted, context) } }
 }
 
-/** Those that the call names, of those that its tool is granted: an argument never names a secret. */
+/** The credentials that the call names, out of those granted to its tool: an argument never names a secret. */
 function namedOf(granted: Credentials, { grants = [] }: JsonObject): Credentials {
   const names = Array.isArray(grants) ? grants : []
   const wanted = names.map((name, index) => {
-    if (typeof name === 'string' && Object.hasOwn(granted, name)) return [name, granted[name]] as const
+    const credential = typeof name === 'string' && Object.hasOwn(granted, name) ? granted[name] : undefined
+    if (credential !== undefined) return [String(name), credential] as const
     const known = Object.keys(granted)
     const others = known.length === 0 ? 'the tool is granted none' : `the tool is granted ${known.join(', ')}`
     throw invalid(
@@ -146,18 +228,18 @@ function namedOf(granted: Credentials, { grants = [] }: JsonObject): Credentials
       `${quote(String(name))} is not granted${didYouMean(String(name), known)}; ${others}`,
     )
   })
-  return Object.fromEntries(wanted) as Credentials
+  return Object.fromEntries(wanted)
 }
 
-/** A tool's own list narrows what its callers may ask for. */
+/** A tool's own list narrows the origins that its callers may request. */
 function checkWithin(allow: readonly string[], egress: readonly string[]): void {
   const [outside] = outsideOf(allow, egress)
   if (outside === undefined) return
-  const message = `The tool may reach only what it names, and ${outside} is not there; it names ${egress.join(', ') || 'nothing'}.`
+  const message = `The origin ${outside} is not in the egress of the tool, which is ${egress.join(', ') || 'empty'}.`
   throw new ToolError('EGRESS_DENIED', message)
 }
 
-/** A credential for hosts that are out of reach is a mistake, of which the program would hear only as a wrong password. */
+/** A credential for unreachable hosts is a mistake that the program would only see as a failed login. */
 function checkReach(granted: Credentials, allow: readonly string[]): void {
   for (const [name, { hosts }] of Object.entries(granted)) {
     if (overlap(hosts, allow)) continue
@@ -171,11 +253,11 @@ function fetched(
 ): Promise<NonNullable<Dial['credentials']>> {
   const all = Object.entries(granted).map(async ([variable, { secret, hosts, in: places }]) => {
     const value = await context.secret(secret)
-    // Such a value could end a header and begin another.
+    // A control character could end one header and start another.
     if (/\p{Cc}/u.test(value)) {
       throw new ToolError('SECRET_UNAVAILABLE', `The secret ${secret} has a character that no header can carry.`)
     }
-    // A shorter one would be taken for a secret wherever a server writes the same by chance.
+    // A shorter secret would match unrelated text in responses by chance.
     if (value.length < shortestValue) {
       throw new ToolError('SECRET_UNAVAILABLE', `The secret ${secret} has fewer than ${shortestValue} characters.`)
     }
@@ -187,5 +269,116 @@ function fetched(
 function invalid(path: string, message: string): ToolError {
   return new ToolError('INPUT_INVALID', `The call is wrong: ${path} ${message}.`, {
     details: { issues: [{ path, message }] },
+  })
+}
+
+/** A validated binding: exactly one kind of program, or the arguments as the program. */
+export type SandboxedPlan = SandboxedBinding & {
+  readonly profile?: string
+  readonly runtime?: string
+  readonly egress?: readonly string[]
+}
+
+const origins: Check = {
+  fits: (value) => originIssues(value, '').length === 0,
+  issues: originIssues,
+}
+
+/** The members of a credential. */
+export const credentialMembers: OptionsShape<SandboxCredential>['members'] = {
+  secret: text(),
+  hosts: origins,
+  in: { type: 'array', minItems: 1, items: oneOf('header', 'query', 'body') },
+}
+export const credentialNoun = 'an option of a credential'
+
+const credential = optionsCheck<SandboxCredential>({
+  members: credentialMembers,
+  required: ['secret', 'hosts'],
+  noun: credentialNoun,
+})
+
+const bindingCheck = optionsCheck<SandboxedBinding>({
+  members: {
+    kind: oneOf('sandboxed'),
+    name: anyText,
+    command: { type: 'array', minItems: 1, items: anyText, description: 'a list of strings that is not empty' },
+    script: anyText,
+    code: anyText,
+    language: anyText,
+    takes: oneOf('code', 'shell'),
+    files: { type: 'object', description: 'an object of files' },
+    env: { type: 'object', additionalProperties: anyText, description: 'an object of strings' },
+    credentials: credentialsOf(credential),
+    limits: { type: 'object', description: 'an object of limits' },
+    output: oneOf('auto', 'json', 'text'),
+  },
+  noun: 'an option of a sandboxed tool',
+})
+
+/** Reads a tool's binding; throws CONFIG_INVALID with every issue. */
+export function readBinding(binding: { readonly [option: string]: unknown }, tool: Tool): SandboxedPlan {
+  const issues = [...bindingCheck.issues(binding, ''), ...combinationIssues(binding)]
+  if (tool.secrets !== undefined && tool.secrets.length > 0) {
+    const message = 'cannot be given to a program in a sandbox, which could keep them; name them in credentials'
+    issues.push({ path: '/secrets', message })
+  }
+  // A call of a built-in tool names its own origins, within the egress of the tool.
+  const reach = binding.takes === undefined ? (tool.egress ?? []) : tool.egress
+  if (issues.length === 0) issues.push(...reachIssues(binding.credentials, '/credentials', reach))
+  refuse(`sandboxed binding of ${tool.namespace}:${tool.name}`, issues)
+  const { profile, runtime, egress } = tool
+  return {
+    ...(binding as SandboxedBinding),
+    ...(profile === undefined ? {} : { profile }),
+    ...(runtime === undefined ? {} : { runtime }),
+    ...(egress === undefined ? {} : { egress }),
+  }
+}
+
+/** A binding has exactly one program, code has a language, and no variable is set by both `env` and `credentials`. */
+function combinationIssues(binding: { readonly [option: string]: unknown }): Issue[] {
+  const { command, script, code, language, takes, env, credentials } = binding
+  const issues: Issue[] = []
+  if ([command, script, code, takes].filter((program) => program !== undefined).length !== 1) {
+    issues.push({ path: '/command', message: 'or script, or code is required, and only one of them' })
+  }
+  if ((code === undefined) !== (language === undefined)) {
+    issues.push({ path: '/language', message: 'and code require each other' })
+  }
+  if (!isObject(env) || !isObject(credentials)) return issues
+  const twice = Object.keys(credentials).filter((name) => Object.hasOwn(env, name))
+  return [...issues, ...twice.map((name) => ({ path: `/env/${name}`, message: 'is a credential too' }))]
+}
+
+const most = 32
+
+/** The check of credentials by the name of their variable. */
+export function credentialsOf(each: Check): Check {
+  const named = mapOf(each, (name) =>
+    /^[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(name) ? undefined : 'is not the name of a variable',
+  )
+  const issues = (value: unknown, path: string): readonly Issue[] => {
+    const tooMany = isObject(value) && Object.keys(value).length > most
+    return [...(tooMany ? [{ path, message: `must not be more than ${most}` }] : []), ...named.issues(value, path)]
+  }
+  return { fits: (value) => issues(value, '').length === 0, issues }
+}
+
+function originIssues(value: unknown, path: string): readonly Issue[] {
+  return Array.isArray(value) && value.length === 0
+    ? [{ path, message: 'must be a list of origins' }]
+    : allowIssues(value, path)
+}
+
+/** Issues of valid credentials whose hosts are not in the egress of their tool, where that is known. */
+export function reachIssues(credentials: unknown, at: string, egress: readonly string[] | undefined): Issue[] {
+  if (egress === undefined || !isObject(credentials)) return []
+  return Object.entries(credentials).flatMap(([name, each]) => {
+    const hosts = isObject(each) && Array.isArray(each.hosts) ? each.hosts : []
+    const [outside] = outsideOf(hosts, egress)
+    if (outside === undefined) return []
+    const message = `names ${outside}, which is not in the tool's egress, so that it cannot be reached`
+    return [{ path: `${at}/${name}/hosts`, message }]
   })
 }

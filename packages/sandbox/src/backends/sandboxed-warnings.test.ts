@@ -25,7 +25,7 @@ for (const runtime of ['wasm', 'process']) {
 
 const needsProcess = { skip: noBubblewrap ?? false }
 
-test('a command and a session say what of descriptor 3 they left out', needsProcess, async () => {
+test('commands and sessions warn about values left out of descriptor 3', needsProcess, async () => {
   const script = `echo '{"value": {"__proto__": 1, "a": 1}}' >&3; echo no json >&3`
   const { output, warnings } = await gantry.run('shell:run', { script })
   assert.deepEqual((output as JsonObject).value, { a: 1 })

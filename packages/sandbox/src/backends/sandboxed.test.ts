@@ -55,7 +55,7 @@ function collected() {
   }
 }
 
-test('a binding that names no program, two, or a secret is refused with all that is wrong', () => {
+test('a binding without a program, with two, or with a secret is refused with every issue', () => {
   const backend = sandboxedBackend(async () => runtimes)
   const check = (binding: JsonObject, more: Partial<Tool> = {}) => {
     const tool = toolOf('x', binding, more)

@@ -1,32 +1,26 @@
 import type { ToolError } from '@gantry/contract'
-import type { Backend, BackendCall, BackendContext } from '@gantry/core/internal/backends/backend'
-import { createFeed, runtimesHealth } from '@gantry/core/internal/backends/runtime-support'
+import { type Backend, type BackendCall, type BackendContext, planReader } from '@gantry/core/internal/backends/backend'
+import { createFeed, runtimesHealth } from '@gantry/core/internal/code/program-backend'
 import type { Egress } from '@gantry/core/internal/egress/egress'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import type { RuntimesSource, SandboxRequest } from '@gantry/core/internal/runtimes/runtimes'
 import { codeOf } from '@gantry/core/internal/tracing/tracer'
 import type { SandboxRuntimes } from '../runtimes/options.ts'
-import { readBinding, type SandboxedPlan } from './binding.ts'
-import { answerOf, lossWarnings } from './outcome.ts'
-import { requestOf } from './request.ts'
+import { observeRefusals } from './egress-refusals.ts'
+import { answerOf, measure } from './outcome.ts'
+import { demandsOf, readBinding, requestOf, type SandboxedPlan } from './request.ts'
 
 /**
  * Runs tools that are programs in a sandbox.
  * - Concurrency: any number of calls; each has a sandbox of its own.
  * - Cancellation: the signal of the call kills everything in its sandbox.
- * - Errors: INPUT_INVALID for arguments that no program can be made of, RUNTIME_UNAVAILABLE and SANDBOX_INIT_FAILED
- *   when nothing ran, LIMIT_EXCEEDED and TIMEOUT with the output so far.
+ * - Errors: INPUT_INVALID for arguments that give no program, RUNTIME_UNAVAILABLE and SANDBOX_INIT_FAILED
+ * when nothing ran, LIMIT_EXCEEDED and TIMEOUT with the output so far.
  * - Ownership: the creator of the runtimes closes them.
  */
 export function sandboxedBackend(runtimes: RuntimesSource<SandboxRuntimes>): Backend {
-  const plans = new WeakMap<object, SandboxedPlan>()
+  const planOf = planReader(readBinding)
   let egress: Egress | undefined
-  const planOf = ({ binding, tool }: BackendCall): SandboxedPlan => {
-    const known = plans.get(binding)
-    if (known !== undefined) return known
-    const plan = readBinding(binding, tool)
-    plans.set(binding, plan)
-    return plan
-  }
   return {
     kind: 'sandboxed',
     name: 'sandboxed',
@@ -39,16 +33,23 @@ export function sandboxedBackend(runtimes: RuntimesSource<SandboxRuntimes>): Bac
     check: (binding, tool) => void readBinding(binding, tool),
     isFault: didNotStart,
     health: (signal) => runtimesHealth(runtimes, signal),
+    async explain(call, { identity, floor, signal }) {
+      const ready = await runtimes()
+      const { program, confinement } = demandsOf(planOf(call), call, identity, egress, ready.languages)
+      return ready.explain(program, { ...confinement, ...(floor === undefined ? {} : { least: floor }) }, signal)
+    },
     call: (call, context) => run({ plan: planOf(call), call, egress, runtimes, context }),
   }
 }
 
 /**
- * Whether a sandbox did not start. How a program ends, or that it takes longer than its call may, is its own affair, and
- * so is a demand that no runtime of this machine can ever meet.
+ * Whether a sandbox did not start. The exit of a program, its timeout, a request that no runtime of this machine can
+ * ever serve, and the failure of a runtime that the request itself names do not count: other requests are served.
  */
-export function didNotStart({ code, retryable }: ToolError): boolean {
-  return code === 'SANDBOX_INIT_FAILED' || (code === 'RUNTIME_UNAVAILABLE' && retryable)
+export function didNotStart({ code, retryable, details }: ToolError): boolean {
+  return (
+    code === 'SANDBOX_INIT_FAILED' || (code === 'RUNTIME_UNAVAILABLE' && retryable && details?.runtime === undefined)
+  )
 }
 
 interface Run {
@@ -59,10 +60,11 @@ interface Run {
   readonly context: BackendContext
 }
 
-/** One program, start to end: its output streams while it runs, and what it became is the answer. */
+/** Runs one program: its output streams while it runs, and its outcome is the answer. */
 async function* run({ plan, call, egress, runtimes, context }: Run): AsyncGenerator<unknown, unknown> {
   const ready = await runtimes()
-  const asked = await requestOf(plan, call, context, egress, ready.languages)
+  const refusals = egress && observeRefusals(egress, noteRefusal)
+  const asked = await requestOf(plan, call, context, refusals?.egress, ready.languages)
   const request = context.floor === undefined ? asked : { ...asked, least: context.floor }
   const feed = createFeed(context)
   const traced = tracedRequest(request, context)
@@ -71,34 +73,31 @@ async function* run({ plan, call, egress, runtimes, context }: Run): AsyncGenera
   const work = ready
     .run({ ...traced, tenant, onOutput: feed.output, onMessage: feed.message, onRuntime }, context.signal)
     .finally(feed.end)
-  const { signal } = context
-  const tellPartial = (): void => context.measured({ partial: feed.written() })
-  signal.addEventListener('abort', tellPartial, { once: true })
-  // The work is waited for below; this keeps a failure before that from counting as unhandled.
+  const leave = onAbort(context.signal, () => context.measured({ partial: feed.written() }))
+  // The work is awaited below; this prevents an unhandled rejection before that.
   work.catch((error: unknown) => traced.span?.end(codeOf(error)))
   yield* feed.chunks()
   const { outcome, runtime } = await work
-  signal.removeEventListener('abort', tellPartial)
+  leave()
   const { output, failure } = await answerOf(plan, request, outcome, context)
-  const { usage, enforced, hit } = outcome
   traced.span?.note({ 'gantry.runtime': runtime.kind, 'gantry.isolation': runtime.isolation })
   traced.span?.end(failure?.code)
-  context.measured({
-    runtime,
-    usage: { ...usage, enforced, ...(hit === undefined ? {} : { hit }) },
-    ...(failure === undefined ? {} : { failure }),
-    warnings: lossWarnings(outcome),
-    plain: true,
-  })
+  measure({ outcome, runtime, failure, refusals: refusals?.warnings() ?? [] }, context)
   return output
+
+  function noteRefusal(message: string): void {
+    // A call that is stopped has its warnings too.
+    context.measured({ warnings: refusals?.warnings() ?? [] })
+    context.log('warn', message)
+  }
 }
 
-/** A program learns of its place in a trace by the variable that others use too; the tool's own environment goes first. */
+/** Passes the trace context in the conventional variable; the tool's own environment takes precedence. */
 function tracedRequest(request: SandboxRequest, context: BackendContext): SandboxRequest {
   const span = context.span?.child('sandbox')
   const traceparent = span?.traceparent ?? context.traceparent
   if (traceparent === undefined) return request
-  // A run that is to be the same again must not see what is never the same.
+  // A deterministic run must not see a value that changes with each run.
   const place = request.deterministic === undefined ? { TRACEPARENT: traceparent } : {}
   return { ...request, env: { ...place, ...request.env }, ...(span === undefined ? {} : { span }) }
 }

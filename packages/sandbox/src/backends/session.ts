@@ -4,31 +4,35 @@ import {
   type JsonObject,
   type SandboxedBinding,
   type SandboxFile,
+  type Tool,
   ToolError,
 } from '@gantry/contract'
 import type { Backend, BackendCall, BackendContext } from '@gantry/core/internal/backends/backend'
-import { createFeed, type OutputChunk, runtimesHealth } from '@gantry/core/internal/backends/runtime-support'
+import { createFeed, type OutputChunk, runtimesHealth } from '@gantry/core/internal/code/program-backend'
 import type { Egress } from '@gantry/core/internal/egress/egress'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import { meets } from '@gantry/core/internal/runtimes/runtime'
 import type { Confinement, RuntimesSource } from '@gantry/core/internal/runtimes/runtimes'
 import { checkFiles } from '../languages/file-path.ts'
 import { codeProgram } from '../languages/program.ts'
 import type { SandboxRuntimes } from '../runtimes/options.ts'
-import type { SessionAnswer, SessionJob } from '../sessions/session.ts'
+import type { SessionJob } from '../sessions/session.ts'
 import { outputFiles, withArtifacts } from './files.ts'
-import { limitFailure, lossWarnings, whole } from './outcome.ts'
-import { collected, egressOf } from './request.ts'
+import { limitFailure, measure, whole } from './outcome.ts'
+import { collected, demandsOf, egressOf } from './request.ts'
 import { didNotStart } from './sandboxed.ts'
 
-/** What the input schema of the tool has checked already. */
-type Arguments = JsonObject & {
+/** Already validated against the tool's input schema. */
+interface Arguments extends Confinement {
   readonly action: keyof typeof keys
   readonly session: string
+  readonly language?: string
+  readonly code?: string
   readonly files?: { readonly [path: string]: SandboxFile }
   readonly path?: string
 }
 
-/** Which arguments go with which action. */
+/** The arguments of each action. */
 const keys = {
   open: ['language', 'profile', 'runtime', 'limits', 'network', 'grants'],
   run: ['session', 'code', 'files'],
@@ -36,7 +40,7 @@ const keys = {
   close: ['session'],
 } as const
 
-/** One call's surroundings. */
+/** Everything that one call needs. */
 interface SessionCall {
   readonly call: BackendCall
   readonly args: Arguments
@@ -46,10 +50,10 @@ interface SessionCall {
 }
 
 /**
- * The backend of `code:session` and of no other tool: interpreters that keep their state between calls, each for one
- * principal of one tenant. What `Sessions` says of their life holds here.
+ * The backend of `code:session`: interpreters that keep their state between calls, each for one principal of one tenant.
+ * Their life cycle is that of `Sessions`.
  * - Cancellation: the signal of a run ends its session.
- * - Errors: INPUT_INVALID at `/session` for one that ended, with the reason, or is not there; RATE_LIMITED for too many.
+ * - Errors: INPUT_INVALID at `/session` for an unknown session or an ended one, with the reason; RATE_LIMITED for too many.
  */
 export function sessionBackend(runtimes: RuntimesSource<SandboxRuntimes>): Backend {
   let egress: Egress | undefined
@@ -64,9 +68,20 @@ export function sessionBackend(runtimes: RuntimesSource<SandboxRuntimes>): Backe
     },
     isFault: didNotStart,
     health: (signal) => runtimesHealth(runtimes, signal),
+    async explain({ id, args, tool }, { identity, floor, signal }) {
+      const given = args as JsonObject & Arguments
+      refuseUnknown(given)
+      if (given.action !== 'open') throw keptSession()
+      const ready = await runtimes()
+      const plan = { kind: 'sandboxed', takes: 'code', ...reachOf(tool) } as const
+      const asked = { id, args: { code: '', ...args } }
+      const { program, confinement } = demandsOf(plan, asked, identity, egress, ready.languages)
+      const least = floor === undefined ? {} : { least: floor }
+      return ready.explain({ ...program, session: true }, { ...confinement, ...least }, signal)
+    },
     async call(call, context) {
-      const args = call.args as Arguments
-      refuseStray(args)
+      const args = call.args as JsonObject & Arguments
+      refuseUnknown(args)
       const sessionCall = { call, args, context, egress, ready: await runtimes() }
       if (args.action === 'open') return open(sessionCall)
       const { sessions } = sessionCall.ready
@@ -82,10 +97,18 @@ export function sessionBackend(runtimes: RuntimesSource<SandboxRuntimes>): Backe
   }
 }
 
+function reachOf({ egress }: Tool): { readonly egress?: readonly string[] } {
+  return egress === undefined ? {} : { egress }
+}
+
+function keptSession(): ToolError {
+  const message = 'A session stays in the runtime that it was opened in; only the action open selects one.'
+  return new ToolError('INPUT_INVALID', message, { details: { issues: [{ path: '/action', message }] } })
+}
+
 async function open({ call, args, context, ready, egress }: SessionCall): Promise<Json> {
-  const { language = '', profile, runtime, limits, network } = args as Confinement & { readonly language?: string }
+  const { language = '', profile, runtime, limits, network } = args
   const { name } = ready.languages.get(language)
-  const reach = call.tool.egress === undefined ? {} : { egress: call.tool.egress }
   const { credentials = {} } = call.binding as Pick<SandboxedBinding, 'credentials'>
   const confinement: Confinement = {
     ...(profile === undefined ? {} : { profile }),
@@ -93,17 +116,22 @@ async function open({ call, args, context, ready, egress }: SessionCall): Promis
     ...(limits === undefined ? {} : { limits }),
     ...(network === undefined ? {} : { network }),
     ...(context.floor === undefined ? {} : { least: context.floor }),
-    ...(await egressOf({ kind: 'sandboxed', takes: 'code', credentials, ...reach }, call, network, context, egress)),
+    ...(await egressOf(
+      { kind: 'sandboxed', takes: 'code', credentials, ...reachOf(call.tool) },
+      call,
+      network,
+      context,
+      egress,
+    )),
   }
   const { id, runtime: ran } = await ready.sessions.open(context.identity, name, confinement, context.signal)
   context.measured({ runtime: ran })
   return { session: id, language: name, ...ready.sessions.times }
 }
 
-/** As a run in a fresh sandbox, but that the interpreter stays, which has no standard input of its own. */
-async function* run(sessionCall: SessionCall): AsyncGenerator<OutputChunk, Json> {
-  const { args, context, ready } = sessionCall
-  const { session, code = '', files: given } = args as { session: string } & RunArguments
+/** Like a run in a fresh sandbox, except that the interpreter is kept and has no stdin. */
+async function* run({ args, context, ready }: SessionCall): AsyncGenerator<OutputChunk, unknown> {
+  const { session, code = '', files: given } = args
   const { language } = ready.sessions.info(session, context.identity)
   codeProgram({ language, code }, ready.languages)
   const feed = createFeed(context)
@@ -114,40 +142,22 @@ async function* run(sessionCall: SessionCall): AsyncGenerator<OutputChunk, Json>
     ...(given === undefined ? {} : { files: checkFiles(await withArtifacts(given, context)) }),
   }
   const work = ready.sessions.run(session, context.identity, code, job, context.signal).finally(feed.end)
-  const tellPartial = (): void => context.measured({ partial: feed.written() })
-  context.signal.addEventListener('abort', tellPartial, { once: true })
-  // The work is waited for below; this keeps a failure before that from counting as unhandled.
+  const leave = onAbort(context.signal, () => context.measured({ partial: feed.written() }))
+  // The work is awaited below; this prevents an unhandled rejection before that.
   work.catch(() => undefined)
   yield* feed.chunks()
   const answer = await work
-  context.signal.removeEventListener('abort', tellPartial)
-  const output = (await whole(answer.outcome, [...answer.changed], context)) as JsonObject
-  measure(answer, context)
+  leave()
+  const output = await whole(answer.outcome, [...answer.changed], context)
+  measure({ ...answer, failure: limitFailure(answer.outcome) }, context)
   return answer.ended === undefined ? output : { ...output, ended: answer.ended }
 }
 
-interface RunArguments {
-  readonly code?: string
-  readonly files?: { readonly [path: string]: SandboxFile }
-}
-
-function measure({ outcome, runtime }: SessionAnswer, context: BackendContext): void {
-  const { usage, enforced, hit } = outcome
-  const failure = limitFailure(outcome)
-  context.measured({
-    runtime,
-    usage: { ...usage, enforced, ...(hit === undefined ? {} : { hit }) },
-    ...(failure === undefined ? {} : { failure }),
-    warnings: lossWarnings(outcome),
-    plain: true,
-  })
-}
-
-/** More names than a run brings out, because here they are what is asked for. */
+/** Higher than for a run, because the list of names is the result here. */
 const mostListed = 1_000
 
-/** Puts files in, or brings one or the list of all out, by a run that does nothing. */
-async function files({ args, context, ready }: SessionCall): Promise<Json> {
+/** Writes files, or reads one or lists all, through a run that does nothing. */
+async function files({ args, context, ready }: SessionCall): Promise<unknown> {
   const { session, files: given, path } = args
   const job: SessionJob =
     given === undefined
@@ -160,18 +170,18 @@ async function files({ args, context, ready }: SessionCall): Promise<Json> {
     return { list: listed, ...(outcome.skipped.length === 0 ? {} : { truncated: ['files'] }) }
   }
   const content = outcome.files.get(path)
-  if (content === undefined) throw invalid({ path: '/path', message: 'names no file that can be brought out' })
-  return { files: (await outputFiles([[path, content]], context)) as JsonObject }
+  if (content === undefined) throw invalid({ path: '/path', message: 'names no file that can be collected' })
+  return { files: await outputFiles([[path, content]], context) }
 }
 
-function refuseStray(args: Arguments): void {
+function refuseUnknown(args: Arguments): void {
   const known: readonly string[] = ['action', ...keys[args.action]]
-  const stray = Object.keys(args).find((key) => !known.includes(key))
-  if (stray !== undefined) throw invalid({ path: `/${stray}`, message: `does not go with ${args.action}` })
+  const unknown = Object.keys(args).find((key) => !known.includes(key))
+  if (unknown !== undefined) throw invalid({ path: `/${unknown}`, message: `is not an argument of ${args.action}` })
 }
 
 function tooWeak(isolation: string, floor: string): ToolError {
-  const message = `The session is held by ${isolation}, but ${floor} is demanded now; open a new one.`
+  const message = `The isolation of the session is ${isolation}, but ${floor} is required now; open a new one.`
   return new ToolError('RUNTIME_UNAVAILABLE', message, { retryable: false })
 }
 

@@ -14,7 +14,7 @@ const limits: SandboxLimits = {
 }
 const calm = new AbortController().signal
 
-/** Answers one question; absent when it is never answered. */
+/** Answers one gateway request; undefined leaves it without a response. */
 export type Answering = (
   question: ProgramRequest,
 ) => Omit<ProgramResponse, 'number'> | undefined | Promise<Omit<ProgramResponse, 'number'> | undefined>
@@ -22,7 +22,7 @@ export type Answering = (
 export interface AskedRun {
   readonly outcome: Outcome
   readonly stdout: string
-  /** Numbers of the questions of each rest. */
+  /** Numbers of the requests of each quiescence. */
   readonly rests: readonly (readonly number[])[]
   readonly questions: readonly ProgramRequest[]
 }
@@ -68,7 +68,7 @@ export function askingRuns() {
   }
 }
 
-/** Adds `a` and `b` for `math:add`, fails for `math:fail`, and says the kind and text of everything else. */
+/** Adds `a` and `b` for `math:add`, fails for `math:fail`, and returns kind and text for everything else. */
 export const adding: Answering = ({ kind, text }) => {
   const { tool, args = {} } = JSON.parse(text)
   if (kind !== 'call') return { ok: true, text: JSON.stringify({ kind, asked: JSON.parse(text) }) }

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { type Isolation, type SandboxLimits, ToolError } from '@gantry/contract'
-import { follow } from '@gantry/core/internal/resilience/abort'
+import { follow, onAbort } from '@gantry/core/internal/resilience/abort'
 import type {
   Outcome,
   Probe,
@@ -15,61 +15,93 @@ import { createEgressProxy, type EgressProxy } from '../egress-proxy/egress-prox
 import type { LanguagesFound } from '../languages/languages.ts'
 import { type Inside, launchJob, waitingStep } from '../launcher/launch-job.ts'
 import { launchedSandbox } from '../launcher/launched-sandbox.ts'
-import { type Launched, startLauncher } from '../launcher/launcher.ts'
-import { createSpares, type Spares } from '../launcher/spares.ts'
+import { createSpares, type Launched, type LaunchOptions, startLauncher } from '../launcher/launcher.ts'
 import { certificateEnvironment, egressInside, writeCertificates } from '../process/egress-inside.ts'
 import type { Planned, Planner } from '../process/planner.ts'
 
-/** A machine prepared for sandboxes of one kind. */
-export interface PreparedHost extends Pick<Planner, 'version' | 'enforced' | 'plan' | 'refuses' | 'close'> {
-  /** The launcher's path. */
-  readonly launcher: string
+/** A machine or container engine prepared for sandboxes of one kind. */
+export interface PreparedHost extends Pick<Planner, 'version' | 'enforced' | 'refuses' | 'close'> {
+  /** The languages of its root file system, where that is known only now; those of the runtime's options otherwise. */
+  readonly found?: LanguagesFound
+  /** The digest of the image that sandboxes are made from, where they are. */
+  readonly image?: string
   /** The system that programs see, when it is not the host's. */
   readonly rootfs?: string
-  /** Where things are for the programs of a sandbox. */
-  inside(spec: SandboxSpec, planned: Planned): Inside
+  /** Resolves when what was checked may not hold any more: the next sandbox prepares anew. Its sandboxes go on. */
+  readonly outdated?: Promise<void>
+  plan(id: string, spec: SandboxSpec): PlannedSandbox
 }
 
-/** A machine on which a launcher may wait. */
-interface Machine extends PreparedHost {
-  readonly spares: Spares
+/** One sandbox that is planned and not started. */
+export interface PlannedSandbox extends Pick<Planned, 'enforced' | 'egressFolder' | 'release'> {
+  /** The uid of its processes on the host, where it has one of its own. */
+  readonly uid?: number
+  /** Whether the kernel counts time and memory of the sandbox as a whole, processes included that have not ended. */
+  readonly counted: boolean
+  /** Where things are for its programs. */
+  readonly inside: Inside
+  /** Starts it; the contract is that of `startLauncher`. */
+  launch(options: StartOptions): Promise<Launched>
 }
+
+type StartOptions = Pick<LaunchOptions, 'signal' | 'startMs' | 'early'>
 
 interface LauncherRuntimeOptions {
   readonly kind: string
   readonly isolation: Isolation
   readonly cost: number
   readonly found: LanguagesFound
-  /** Whether the probe attacks the sandbox from the inside; there is nothing to attack where nothing guards. */
+  /** Whether the probe attacks the sandbox from the inside; false for a runtime that isolates nothing. */
   readonly guarded: boolean
-  /** Prepares the machine, once; tried again after it rejected, because an operator may have repaired the cause. */
+  /** Memory of an idle sandbox; that of a process when absent. */
+  idleBytes?(spec: SandboxSpec): number
+  /** Prepares the host once. Called again when it is outdated, and after a rejection, because an operator may have repaired the cause. */
   prepare(signal: AbortSignal): Promise<PreparedHost>
 }
 
-/** How long an init may take to be ready, on a machine that is very busy. */
+/** Time for the init to become ready, also on a heavily loaded machine. */
 const startMs = 20_000
 
-/** What waits: the supervisor, bubblewrap and the init, and where a language is known its interpreter. */
+/** Memory of an idle process: the supervisor, bubblewrap and the init, plus the interpreter of a known language. */
 const smallestBytes = 2 * 1_048_576
-const idleBytes: { readonly [language: string]: number } = {
+const interpreterBytes: { readonly [language: string]: number } = {
   python: 14 * 1_048_576,
   javascript: 24 * 1_048_576,
   typescript: 36 * 1_048_576,
 }
 
-/** A runtime whose sandboxes the launcher starts. The launcher ends with the thread that started it: use the main one. */
+export function processIdleBytes({ language }: SandboxSpec): number {
+  return interpreterBytes[language ?? ''] ?? smallestBytes
+}
+
+/** A runtime whose sandboxes the launcher starts. The launcher ends with the thread that started it: use the main thread. */
 export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
-  const { kind, isolation, cost, found, guarded } = options
+  const { kind, isolation, cost, found, guarded, idleBytes = processIdleBytes } = options
   const open = new Set<Promise<unknown>>()
   const closing = new AbortController()
-  let prepared: Promise<Machine> | undefined
-  let machine: Machine | undefined
+  let prepared: Promise<PreparedHost> | undefined
+  let machine: PreparedHost | undefined
+  /** Each is closed when its sandboxes have ended and a new one is prepared: until then it tries again to remove what is left. */
+  const outdated = new Map<PreparedHost, Promise<unknown>>()
+  const retired = new Set<Promise<unknown>>()
 
-  const prepare = async (signal: AbortSignal): Promise<Machine> => {
-    machine = withSpares(await options.prepare(signal))
-    return machine
+  const prepare = async (signal: AbortSignal): Promise<PreparedHost> => {
+    const host = await options.prepare(signal)
+    machine = host
+    void host.outdated?.then(() => {
+      if (machine === host) prepared = undefined
+      outdated.set(host, Promise.all(open))
+    })
+    for (const [old, ended] of outdated) {
+      outdated.delete(old)
+      const closed = ended.then(old.close).catch(() => undefined)
+      retired.add(closed)
+      void closed.then(() => retired.delete(closed))
+    }
+    return host
   }
-  const preparedHost = (signal: AbortSignal): Promise<Machine> => {
+  const languages = (): LanguagesFound => machine?.found ?? found
+  const preparedHost = (signal: AbortSignal): Promise<PreparedHost> => {
     if (closing.signal.aborted) throw new ToolError('RUNTIME_UNAVAILABLE', `The ${kind} runtime is closed.`)
     prepared ??= prepare(signal).catch((error: unknown) => {
       prepared = undefined
@@ -77,17 +109,25 @@ export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
     })
     return prepared
   }
+  const startOnce = async (spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> => {
+    const here = await preparedHost(signal)
+    try {
+      return await startSandbox(here, spec, signal)
+    } catch (error) {
+      // Nothing ran, and what is missing may be found by a host that is prepared anew, such as a newer image.
+      if (!outdated.has(here) || !ToolError.is(error) || error.code !== 'RUNTIME_UNAVAILABLE') throw error
+      signal.throwIfAborted()
+      return startSandbox(await preparedHost(signal), spec, signal)
+    }
+  }
   const start = async (spec: SandboxSpec, given: AbortSignal): Promise<Sandbox> => {
     given.throwIfAborted()
-    const here = await preparedHost(given)
     const { signal, leave } = follow(given, closing.signal)
-    const sandbox = await startSandbox(here, spec, signal).finally(leave)
-    const ending = () => void sandbox.dispose()
-    closing.signal.addEventListener('abort', ending, { once: true })
-    void sandbox.ended.then(() => closing.signal.removeEventListener('abort', ending))
+    const sandbox = await startOnce(spec, signal).finally(leave)
+    void sandbox.ended.then(onAbort(closing.signal, () => void sandbox.dispose()))
     return sandbox
   }
-  /** What has been started is counted from the first moment, so that closing can wait for it. */
+  /** Counts a sandbox from the start of its launch, so that `close` can wait for it. */
   const counted = (spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> => {
     const starting = start(spec, signal)
     const whole = starting.then(({ ended }) => ended).catch(() => undefined)
@@ -100,15 +140,18 @@ export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
     isolation,
     cost,
     programs: ['code', 'argv', 'script'],
-    idleBytes: ({ language }) => idleBytes[language ?? ''] ?? smallestBytes,
-    probe: (signal) =>
-      probeByTrial({ start: counted, signal, guarded, languages: found.available, ground: () => preparedHost(signal) }),
-    refuses: (spec) => found.missing.get(spec.language ?? '') ?? refusalOf(spec, found) ?? machine?.refuses(spec),
+    image: () => machine?.image,
+    idleBytes,
+    probe: (signal) => probeByTrial({ start: counted, signal, guarded, languages, ground: () => preparedHost(signal) }),
+    refuses: (spec) =>
+      languages().missing.get(spec.language ?? '') ?? refusalOf(spec, languages()) ?? machine?.refuses(spec),
     open: counted,
     async close() {
       closing.abort(new ToolError('RUNTIME_UNAVAILABLE', `The ${kind} runtime is closed.`))
       await Promise.all(open)
-      await (await prepared?.catch(() => undefined))?.close()
+      const last = await prepared?.catch(() => undefined)
+      await Promise.all([...retired, ...[...outdated.keys()].map((host) => host.close())])
+      if (last !== undefined && !outdated.has(last)) await last.close()
     },
   }
 }
@@ -131,20 +174,38 @@ function refusalOf(spec: SandboxSpec, found: LanguagesFound): Refusal | undefine
   return { reason: 'No egress is configured for this sandbox.', remedy: 'Give the executor `egress`.' }
 }
 
-function withSpares(ground: PreparedHost): Machine {
-  const spares = createSpares(ground.launcher)
+interface LauncherHost extends Pick<Planner, 'version' | 'enforced' | 'plan' | 'refuses' | 'close'> {
+  /** The launcher's path. */
+  readonly launcher: string
+  readonly rootfs?: string
+  inside(spec: SandboxSpec, planned: Planned): Inside
+}
+
+/** A host whose sandboxes the native launcher starts. */
+export function launcherHost({ launcher, inside, plan, close, ...host }: LauncherHost): PreparedHost {
+  const spares = createSpares(launcher)
   return {
-    ...ground,
-    spares,
+    ...host,
+    plan(id, spec) {
+      const planned = plan(id, spec)
+      const { uid } = planned.plan
+      return {
+        ...planned,
+        ...(uid === undefined ? {} : { uid }),
+        counted: isCounted(planned),
+        inside: inside(spec, planned),
+        launch: (options) => startLauncher(launcher, planned.plan, { ...options, spares }),
+      }
+    },
     async close() {
       await spares.close()
-      await ground.close()
+      await close()
     },
   }
 }
 
 /** One sandbox, from its plan to its init, and to the interpreter that waits where a language is known. */
-async function startSandbox(machine: Machine, spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> {
+async function startSandbox(machine: PreparedHost, spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox> {
   const id = randomBytes(9).toString('base64url')
   const planned = machine.plan(id, spec)
   let proxy: EgressProxy | undefined
@@ -155,16 +216,17 @@ async function startSandbox(machine: Machine, spec: SandboxSpec, signal: AbortSi
   }
   try {
     proxy = await openEgress(spec, planned, machine)
-    const inside = withPlaceholders(machine.inside(spec, planned), proxy)
+    const inside = withPlaceholders(planned.inside, proxy)
     const step =
       spec.language === undefined ? undefined : waitingStep(inside.languages.get(spec.language), spec, inside)
-    const { launcher, spares } = machine
-    launched = await startLauncher(launcher, planned.plan, { signal, startMs, early: step === undefined, spares })
+    launched = await planned.launch({ signal, startMs, early: step === undefined })
     if (proxy !== undefined) launched.relay(egressInside.port, egressInside.socket)
     if (step !== undefined) launched.start(step, { keep: spec.session === true })
-    const waiting = step === undefined ? 'none' : isCounted(planned) ? 'counted' : 'uncounted'
+    const waiting = step === undefined ? 'none' : planned.counted ? 'counted' : 'uncounted'
     const jobOf = (job: SandboxJob) => launchJob(job, spec, inside, waiting)
-    return launchedSandbox({ id, spec, launched, enforced: planned.enforced, jobOf, released: release })
+    const { enforced } = planned
+    const made = machine.image === undefined ? {} : { image: machine.image }
+    return launchedSandbox({ id, spec, launched, enforced, ...made, jobOf, released: release })
   } catch (error) {
     await launched?.dispose()
     await release()
@@ -172,20 +234,20 @@ async function startSandbox(machine: Machine, spec: SandboxSpec, signal: AbortSi
   }
 }
 
-/** Whether the kernel counts time and memory of a sandbox as a whole, those included that have not ended. */
+/** Whether control groups count time and memory of the whole sandbox, including processes that have not exited. */
 function isCounted({ plan }: Planned): boolean {
   const { cpuNs, cpuUsec, memoryPeakBytes } = plan.cgroups.figures
   return memoryPeakBytes !== undefined && (cpuNs ?? cpuUsec) !== undefined
 }
 
-/** The guarded proxy of this sandbox alone, where it has a network. */
+/** Opens the egress proxy of this sandbox, when it has a network. */
 async function openEgress(
   { network, dial }: SandboxSpec,
-  { plan, egressFolder }: Planned,
-  { rootfs }: Machine,
+  { uid, egressFolder }: PlannedSandbox,
+  { rootfs }: PreparedHost,
 ): Promise<EgressProxy | undefined> {
   if (network === 'none' || dial === undefined || egressFolder === undefined) return undefined
-  const whose = plan.uid === undefined ? {} : { uid: plan.uid }
+  const whose = uid === undefined ? {} : { uid }
   const proxy = await createEgressProxy({ ...dial, allow: network.allow, socketFolder: egressFolder, ...whose })
   try {
     if (proxy.certificate !== undefined) await writeCertificates(egressFolder, proxy.certificate, rootfs)
@@ -196,17 +258,17 @@ async function openEgress(
   }
 }
 
-/** What stands for secrets is the program's to read; the secrets stay with the proxy. */
+/** Adds placeholders to the environment. The program may read them; the secrets stay in the proxy. */
 function withPlaceholders(inside: Inside, proxy: EgressProxy | undefined): Inside {
   if (proxy?.certificate === undefined) return inside
   return { ...inside, env: { ...inside.env, ...certificateEnvironment(), ...proxy.placeholders } }
 }
 
-/** What a probe needs of a runtime that starts launchers. */
+/** The parts of a launcher runtime that its probe uses. */
 interface Trial {
   readonly signal: AbortSignal
-  /** Whose programs are there. */
-  readonly languages: readonly string[]
+  /** The languages of the prepared host. */
+  languages(): LanguagesFound
   /** Whether the sandbox attacks itself; there is nothing to attack where nothing guards. */
   readonly guarded: boolean
   ground(): Promise<Pick<Planner, 'version' | 'enforced'>>
@@ -223,7 +285,7 @@ const limits: SandboxLimits = {
   stderrBytes: 65_536,
 }
 
-/** Starts sandboxes for real: one attacks itself from the inside, and the fastest of three gives the start time. */
+/** Starts real sandboxes: one attacks itself from the inside, and the fastest of three gives the start time. */
 async function probeByTrial(trial: Trial): Promise<Probe> {
   try {
     const { version, enforced } = await trial.ground()
@@ -240,7 +302,7 @@ async function probeByTrial(trial: Trial): Promise<Probe> {
       version,
       startMs: Math.round(Math.min(...times) * 100) / 100,
       limits: enforced,
-      languages: trial.languages,
+      languages: trial.languages().available,
       attacks: refused,
     }
   } catch (error) {
@@ -271,10 +333,8 @@ function breached(version: string, attacks: readonly string[]): Probe {
 }
 
 function reasonOf(error: unknown): { readonly reason: string; readonly remedy: string } {
-  const details = ToolError.is(error)
-    ? (error.details as { reason?: unknown; remedy?: unknown } | undefined)
-    : undefined
-  const { reason, remedy } = details ?? {}
+  const details: { readonly [name: string]: unknown } = { ...(ToolError.is(error) ? error.details : undefined) }
+  const { reason, remedy } = details
   const message = error instanceof Error ? error.message : String(error)
   return {
     reason: typeof reason === 'string' ? reason : message,
@@ -282,13 +342,13 @@ function reasonOf(error: unknown): { readonly reason: string; readonly remedy: s
   }
 }
 
-/** What the self-test attacks came to, by their numbers in our list. */
+/** Results of the self-test attacks, by their numbers in the attack list. */
 interface SelfTest {
   readonly refused: readonly string[]
   readonly open: readonly string[]
 }
 
-/** Reads what the launcher's `selftest` wrote; a line that is missing or odd counts as an attack that worked. */
+/** Reads the output of the launcher's `selftest`. A missing or malformed line counts as a breach. */
 function readSelfTest({ stdout, exit }: Outcome): SelfTest {
   const lines = new TextDecoder().decode(stdout.bytes).split('\n').filter(Boolean)
   const named = (state: string): string[] =>

@@ -1,6 +1,6 @@
 import { test } from 'node:test'
 import { allAttacks } from '@gantry/conformance/internal/attacks/all'
-import { testAttacks } from '@gantry/conformance/internal/attacks/run'
+import { testAttacks } from '@gantry/conformance/internal/attacks/attack'
 import { noBubblewrap } from '@gantry/conformance/internal/sandbox-test'
 import { createProcessRuntime } from './process.ts'
 import { createUnsafeHostRuntime } from './unsafe-host.ts'

@@ -4,18 +4,18 @@ import { createServer, type Server } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { testCertificate, testKey } from '../../../core/src/egress/egress.fixture.ts'
 
-export interface Heard {
+export interface ReceivedRequest {
   readonly path: string
   readonly headers: IncomingHttpHeaders
 }
 
-/** An HTTPS server on loopback that notes what it hears; `answer` may take its time. */
-export async function hearing(answer: (heard: Heard, response: ServerResponse) => void) {
-  const heard: Heard[] = []
+/** An HTTPS server on loopback that records its requests; `answer` may respond later. */
+export async function recordingServer(answer: (request: ReceivedRequest, response: ServerResponse) => void) {
+  const requests: ReceivedRequest[] = []
   const server: Server = createServer({ key: testKey, cert: testCertificate }, (request: IncomingMessage, response) => {
     request.resume()
     const one = { path: request.url ?? '', headers: request.headers }
-    heard.push(one)
+    requests.push(one)
     answer(one, response)
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -24,21 +24,21 @@ export async function hearing(answer: (heard: Heard, response: ServerResponse) =
     server.closeAllConnections()
     server.close()
   }
-  return { heard, origin, close }
+  return { requests, origin, close }
 }
 
-/** Everything says what it heard, as a server does that helps its users to find mistakes. */
-export function echo({ headers }: Heard, response: ServerResponse): void {
+/** Echoes the request headers in response headers and body, as a debugging server does. */
+export function echo({ headers }: ReceivedRequest, response: ServerResponse): void {
   response.setHeader('x-echo', String(headers.authorization ?? ''))
   response.end(JSON.stringify(headers))
 }
 
-/** For a file in a workspace: trusts the servers of these tests themselves. */
+/** The certificate of the test servers, for a file in a workspace. */
 export const serverCertificate = new TextEncoder().encode(testCertificate)
 
 /**
- * A program that looks for texts in all that it can reach: the memory, environment and command line of every process, and
- * all files that are not the system's. The texts come masked on its stdin, and it never has one in one piece itself.
+ * A program that searches everything it can read for texts: memory, environment and command line of every process, and
+ * all files outside the system. The texts arrive masked on stdin, so the program never holds one in one piece.
  */
 export const finder = `
 import json, os, re, sys
@@ -77,7 +77,7 @@ def search():
                 if os.path.isfile(path) and not os.path.samefile(os.path.dirname(path), '/dev'): quietly(file, path)
 `
 
-/** What the finder takes on its stdin. */
+/** The stdin of the finder. */
 export function masked(texts: { readonly [name: string]: string }): Uint8Array {
   const hide = (text: string): string => Buffer.from(Buffer.from(text).map((byte) => byte ^ 0x55)).toString('hex')
   return Buffer.from(
@@ -85,7 +85,7 @@ export function masked(texts: { readonly [name: string]: string }): Uint8Array {
   )
 }
 
-/** Where in the memory of a sandbox's processes a text is, seen from outside; `mark` tells the sandbox from others. */
+/** Searches the memory of a sandbox's processes from outside; `mark` identifies the sandbox. */
 export function inMemory(
   text: string,
   mark: string,

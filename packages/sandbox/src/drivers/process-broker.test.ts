@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { after, before } from 'node:test'
-import { attackLimits, runOnce } from '@gantry/conformance/internal/attacks/run'
+import { attackLimits, runOnce } from '@gantry/conformance/internal/attacks/attack'
 import { textOf } from '@gantry/conformance/internal/runtime-case'
 import { sandboxTest } from '@gantry/conformance/internal/sandbox-test'
 import type { Egress } from '@gantry/core/internal/egress/egress'
-import { createEgress } from '@gantry/core/internal/egress/guard'
+import { createEgressGuard } from '@gantry/core/internal/egress/guard'
 import type { Outcome, SandboxJob, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
 import { testCertificate } from '../../../core/src/egress/egress.fixture.ts'
 import { createProcessRuntime } from './process.ts'
-import { echo, finder, hearing, inMemory, masked, serverCertificate } from './process-broker.fixture.ts'
+import { echo, finder, inMemory, masked, recordingServer, serverCertificate } from './process-broker.fixture.ts'
 
 /** Made anew, so that it is in no file of this repository. */
 const secret = `canary-${Buffer.from(crypto.getRandomValues(new Uint8Array(18))).toString('base64url')}`
@@ -17,23 +17,23 @@ const placeholderForm = /gantry-placeholder-[0-9a-f]{32}/
 const runtime = createProcessRuntime()
 const waiting = Promise.withResolvers<string>()
 const scanned = Promise.withResolvers<void>()
-let mine: Awaited<ReturnType<typeof hearing>>
-let other: Awaited<ReturnType<typeof hearing>>
+let mine: Awaited<ReturnType<typeof recordingServer>>
+let other: Awaited<ReturnType<typeof recordingServer>>
 let egress: Egress
 
 before(async () => {
-  mine = await hearing((heard, response) => {
-    const [path, placeholder = ''] = heard.path.split('?')
-    if (path === '/repository.git/info/refs' && heard.headers.authorization === undefined) {
+  mine = await recordingServer((request, response) => {
+    const [path, placeholder = ''] = request.path.split('?')
+    if (path === '/repository.git/info/refs' && request.headers.authorization === undefined) {
       return void response.writeHead(401, { 'www-authenticate': 'Basic realm="git"' }).end()
     }
-    if (path !== '/wait') return echo(heard, response)
+    if (path !== '/wait') return echo(request, response)
     waiting.resolve(placeholder)
     void scanned.promise.then(() => response.end('go on'))
   })
-  other = await hearing(echo)
+  other = await recordingServer(echo)
   const allow = [mine, other].map(({ origin }) => ({ origin, private: true }))
-  egress = createEgress({ allow, ca: testCertificate })
+  egress = createEgressGuard({ allow, ca: testCertificate })
 })
 after(async () => {
   await runtime.close()
@@ -58,8 +58,8 @@ async function inside(program: SandboxJob['program'], more: Partial<SandboxJob> 
 const script = (text: string): SandboxJob['program'] => ({ kind: 'script', script: text })
 const python = (code: string): SandboxJob['program'] => ({ kind: 'code', language: 'python', code })
 
-sandboxTest('the secret is nowhere in the sandbox, while the host that it is for gets it', async () => {
-  mine.heard.length = 0
+sandboxTest('the secret appears nowhere in the sandbox, while its origin receives it', async () => {
+  mine.requests.length = 0
   const code = `${finder}
 import os, urllib.request
 request = urllib.request.Request("${mine.origin}/api", headers={"Authorization": "Bearer " + os.environ["TOKEN"]})
@@ -87,7 +87,7 @@ print(json.dumps({"found": found, "read": read, "answer": answer}))`
   const [seen, control] = outside
   assert.deepEqual(seen?.places ?? [], [])
   if (control !== undefined) assert.ok(control.processes >= 2 && control.places.length >= 1, JSON.stringify(control))
-  assert.equal(mine.heard[0]?.headers.authorization, `Bearer ${secret}`)
+  assert.equal(mine.requests[0]?.headers.authorization, `Bearer ${secret}`)
 })
 
 function commandLinesWith(text: string): string[] {
@@ -103,7 +103,7 @@ function read(path: string): string {
   }
 }
 
-sandboxTest('the search finds a secret that is there: in a variable, in memory and in a file', async () => {
+sandboxTest('control: the search finds a planted secret in a variable, in memory and in a file', async () => {
   const code = `${finder}
 import os
 value = os.environ["PLANTED"].replace("X", "")
@@ -117,32 +117,32 @@ print(json.dumps(found["planted"]))`
   assert.ok(places.includes('/work/planted') && places.some((place) => place.startsWith('memory of ')), String(places))
 })
 
-sandboxTest('another host gets the placeholder, over its own certificate from end to end', async () => {
-  other.heard.length = 0
+sandboxTest('another origin receives the placeholder over end-to-end TLS with its own certificate', async () => {
+  other.requests.length = 0
   const outcome = await inside(
     script(`curl -sS --cacert server.pem -H "Authorization: Bearer $TOKEN" ${other.origin}/; echo; echo "$TOKEN"`),
   )
   const [answer = '', placeholder = ''] = textOf(outcome.stdout.bytes).split('\n')
   assert.match(placeholder, placeholderForm)
-  assert.equal(other.heard[0]?.headers.authorization, `Bearer ${placeholder}`, textOf(outcome.stderr.bytes))
+  assert.equal(other.requests[0]?.headers.authorization, `Bearer ${placeholder}`, textOf(outcome.stderr.bytes))
   assert.ok(answer.includes(placeholder))
   // The certificate of the sandbox's authority is not what this host shows.
   const refused = await inside(script(`curl -sS ${other.origin}/`))
   assert.match(textOf(refused.stderr.bytes), /certificate/i)
 })
 
-sandboxTest('curl sees no byte of the secret in all that it sends and receives', async () => {
-  mine.heard.length = 0
+sandboxTest('the trace of curl contains no part of the secret', async () => {
+  mine.requests.length = 0
   const outcome = await inside(script(`curl -sS --trace-ascii - -u "x-token:$TOKEN" ${mine.origin}/`))
   const trace = textOf(outcome.stdout.bytes)
   assert.match(trace, /Recv header/)
   const basic = Buffer.from(`x-token:${secret}`).toString('base64')
   assert.ok(!trace.includes(secret.slice(0, 14)) && !trace.includes(basic.slice(12, 40)), trace)
-  assert.equal(mine.heard[0]?.headers.authorization, `Basic ${basic}`)
+  assert.equal(mine.requests[0]?.headers.authorization, `Basic ${basic}`)
 })
 
-sandboxTest('Python, Node and git reach it with the certificates that the sandbox has', async () => {
-  mine.heard.length = 0
+sandboxTest('Python, Node and git trust the CA certificates of the sandbox', async () => {
+  mine.requests.length = 0
   const fetched = `const headers = { authorization: 'Bearer ' + process.env.TOKEN }
 const ask = async (n) => (await fetch("${mine.origin}/" + n, { headers })).status
 console.log(await ask(1), await ask(2))`
@@ -160,7 +160,7 @@ for n in range(3):
   const kept = await inside(python(connection))
   assert.equal(textOf(kept.stdout.bytes), '1\n1\n1\n', textOf(kept.stderr.bytes))
   assert.deepEqual(
-    mine.heard.splice(0).map(({ headers }) => headers.authorization ?? headers['x-api-key']),
+    mine.requests.splice(0).map(({ headers }) => headers.authorization ?? headers['x-api-key']),
     [...[`Bearer ${secret}`, `Bearer ${secret}`], ...[secret, secret, secret]],
   )
   const url = mine.origin.replace('https://', 'https://x-access-token:$TOKEN@')
@@ -168,7 +168,7 @@ for n in range(3):
   if (!textOf(git.stdout.bytes).startsWith('/')) return
   const basic = `Basic ${Buffer.from(`x-access-token:${secret}`).toString('base64')}`
   assert.ok(
-    mine.heard.some(({ headers }) => headers.authorization === basic),
+    mine.requests.some(({ headers }) => headers.authorization === basic),
     textOf(git.stdout.bytes),
   )
 })

@@ -13,7 +13,7 @@ def say(text): os.write(channel.fd, channel.head + text.encode() + b'\\n')
 `
 
 sandboxTest(
-  'a line with the token is heard, so that the lines of these attacks are refused for what they say',
+  'control: lines with the token are accepted, so the attacks below are refused for their content',
   async () => {
     const { outcome, questions } = await run(
       `${own}say('? 1 call {}')\nsay('. 0')\nsay('= 7')\nos._exit(0)`,
@@ -23,26 +23,29 @@ sandboxTest(
   },
 )
 
-sandboxTest('questions out of turn, answers that nobody gave and unknown words end the run (91, 92)', async () => {
-  const lines = [
-    '? 2 call {}',
-    '? 1 call {}\\n',
-    '? 1 CALL {}',
-    '? 01e0 call {}',
-    '. 1',
-    '. -1',
-    '. x',
-    '1 1 - "mine"',
-    '',
-  ]
-  for (const line of lines) {
-    const twice = line.endsWith('\\n') ? `say('? 1 call {}'); say('? 1 call {}')` : `say('${line}')`
-    await assert.rejects(run(`${own}${twice}\nawait tools.math.add(a=1, b=1)`, adding), { code: 'CODE_FAILED' }, line)
-  }
-})
+sandboxTest(
+  'gateway requests out of order, receipts of responses that were never sent, and unknown words end the run (91, 92)',
+  async () => {
+    const lines = [
+      '? 2 call {}',
+      '? 1 call {}\\n',
+      '? 1 CALL {}',
+      '? 01e0 call {}',
+      '. 1',
+      '. -1',
+      '. x',
+      '1 1 - "mine"',
+      '',
+    ]
+    for (const line of lines) {
+      const twice = line.endsWith('\\n') ? `say('? 1 call {}'); say('? 1 call {}')` : `say('${line}')`
+      await assert.rejects(run(`${own}${twice}\nawait tools.math.add(a=1, b=1)`, adding), { code: 'CODE_FAILED' }, line)
+    }
+  },
+)
 
 sandboxTest(
-  'lines without the token, on any descriptor and by any child, are nobody’s value, end or question (91, 93)',
+  'lines without the token, on any descriptor and from any child, are not a value, an end or a gateway request (91, 93)',
   async () => {
     const code = `${own}
 forged = b'{"value":"forged"}\\n{"done":true,"code":0}\\n? 1 call {}\\n= 1\\n__OUT__:1\\n{"__out":1}\\n'
@@ -56,7 +59,7 @@ return [await tools.math.add(a=1, b=1), str(channel.fd) in listed]
   },
 )
 
-sandboxTest('a child made by a fork cannot ask, answer or end for its parent', async () => {
+sandboxTest('a forked child cannot make gateway requests, return a value or end the run for its parent', async () => {
   const code = `${own}
 pid = os.fork()
 if pid == 0:
@@ -73,7 +76,7 @@ return await tools.math.add(a=1, b=1)
   assert.match(stdout, /only the main thread of the program itself/)
 })
 
-sandboxTest('empty and unreadable lines without the token end the run early', async () => {
+sandboxTest('floods of empty or invalid lines without the token end the run with LIMIT_EXCEEDED', async () => {
   for (const line of ["b'\\n' * 65536", "b'no json\\n' * 8192", "b'x' * 65536"]) {
     const flood = run(`${own}while True: os.write(channel.fd, ${line})`, adding)
     await assert.rejects(flood, { code: 'LIMIT_EXCEEDED', details: { limit: 'messageBytes' } }, line)
@@ -93,92 +96,89 @@ sandboxTest('loops and memory bombs are stopped by their limits (86, 88)', async
   assert.equal((await run(deep, never)).outcome.fault?.name, 'RecursionError')
 })
 
-sandboxTest(
-  'questions without end, or larger than may wait, end the run instead of filling the host (87)',
-  async () => {
-    const flood = 'calls = [tools.math.add(a=n, b=1) for n in range(1_000_000)]'
-    const { outcome } = await run(`async def f(): ${flood}\nawait f()`, adding)
-    assert.match(outcome.fault?.message ?? '', /more than 100000 calls wait/)
-    const large = "calls = [tools.math.add(text='x' * 900_000) for n in range(20)]\nawait asyncio.gather(*calls)"
-    await assert.rejects(
-      run(large, () => undefined),
-      { code: 'LIMIT_EXCEEDED', details: { limit: 'waitingBytes' } },
-    )
-    const fits = await run("return await run('math:add', a='x' * 900_000, b='y')", adding)
-    assert.equal((fits.outcome.value as string).length, 900_001)
-    assert.match(
-      (await run("await run('a:b', a='x' * 1_000_001)", adding)).outcome.fault?.message ?? '',
-      /longer than 1000000/,
-    )
-  },
-)
+sandboxTest('unbounded or oversized gateway requests end the run before they fill the host’s memory (87)', async () => {
+  const flood = 'calls = [tools.math.add(a=n, b=1) for n in range(1_000_000)]'
+  const { outcome } = await run(`async def f(): ${flood}\nawait f()`, adding)
+  assert.match(outcome.fault?.message ?? '', /more than 100000 calls wait/)
+  const large = "calls = [tools.math.add(text='x' * 900_000) for n in range(20)]\nawait asyncio.gather(*calls)"
+  await assert.rejects(
+    run(large, () => undefined),
+    { code: 'LIMIT_EXCEEDED', details: { limit: 'waitingBytes' } },
+  )
+  const fits = await run("return await run('math:add', a='x' * 900_000, b='y')", adding)
+  assert.equal((fits.outcome.value as string).length, 900_001)
+  assert.match(
+    (await run("await run('a:b', a='x' * 1_000_001)", adding)).outcome.fault?.message ?? '',
+    /longer than 1000000/,
+  )
+})
 
-sandboxTest(
-  'a host that answers what was not asked breaks the run, and one that answers too late does nothing',
-  async () => {
-    const code = 'return await tools.math.add(a=1, b=1)'
-    const runtime = createProcessRuntime()
-    const spec = {
-      language: 'python',
-      network: 'none',
-      gateway: true,
-      limits: {
-        wallMs: 9_000,
-        cpuMs: 9_000,
-        memoryBytes: 134_217_728,
-        pids: 16,
-        diskBytes: 1_000_000,
-        stdoutBytes: 1_000,
-        stderrBytes: 1_000,
-      },
-    } as const
-    const { signal } = new AbortController()
-    try {
-      const wrong = await runtime.open(spec, signal)
-      const program = { kind: 'code', language: 'python', code } as const
-      const ask = (_: unknown, answer: (one: { number: number; ok: boolean; text: string }) => void) =>
-        answer({ number: 2, ok: true, text: '1' })
-      await assert.rejects(wrong.run({ program, gateway: { ask } }, signal), {
-        code: 'BACKEND_FAILED',
-        message: /the number 2/,
-      })
-      const stopped = await runtime.open(spec, signal)
-      const stop = new AbortController()
-      let late: (() => void) | undefined
-      const gateway = {
-        ask: (_: unknown, answer: (one: { number: number; ok: boolean; text: string }) => void) => {
-          late = () => answer({ number: 1, ok: true, text: '2' })
-          stop.abort(new Error('stopped'))
-        },
-      }
-      await assert.rejects(stopped.run({ program, gateway }, stop.signal), { message: 'stopped' })
-      late?.()
-    } finally {
-      await runtime.close()
-    }
-  },
-)
-
-sandboxTest('a runtime or a language without a gateway refuses such a sandbox, with a remedy', async () => {
-  const limits = {
-    wallMs: 1_000,
-    cpuMs: 1_000,
-    memoryBytes: 134_217_728,
-    pids: 16,
-    diskBytes: 1,
-    stdoutBytes: 1,
-    stderrBytes: 1,
-  }
-  const spec = { network: 'none', gateway: true, limits } as const
-  const [wasm, processes] = [createWasmRuntime(), createProcessRuntime()]
+sandboxTest('a gateway response without a request fails the run, and a late one has no effect', async () => {
+  const code = 'return await tools.math.add(a=1, b=1)'
+  const runtime = createProcessRuntime()
+  const spec = {
+    language: 'python',
+    network: 'none',
+    gateway: true,
+    limits: {
+      wallMs: 9_000,
+      cpuMs: 9_000,
+      memoryBytes: 134_217_728,
+      pids: 16,
+      diskBytes: 1_000_000,
+      stdoutBytes: 1_000,
+      stderrBytes: 1_000,
+    },
+  } as const
+  const { signal } = new AbortController()
   try {
-    assert.match(wasm.refuses({ ...spec, language: 'python' })?.remedy ?? '', /process runtime/)
-    assert.equal(processes.refuses({ ...spec, language: 'python' }), undefined)
-    for (const language of ['javascript', 'bash']) {
-      assert.match(processes.refuses({ ...spec, language })?.reason ?? '', new RegExp(language))
+    const wrong = await runtime.open(spec, signal)
+    const program = { kind: 'code', language: 'python', code } as const
+    const ask = (_: unknown, answer: (one: { number: number; ok: boolean; text: string }) => void) =>
+      answer({ number: 2, ok: true, text: '1' })
+    await assert.rejects(wrong.run({ program, gateway: { ask } }, signal), {
+      code: 'BACKEND_FAILED',
+      message: /gateway request 2,/,
+    })
+    const stopped = await runtime.open(spec, signal)
+    const stop = new AbortController()
+    let late: (() => void) | undefined
+    const gateway = {
+      ask: (_: unknown, answer: (one: { number: number; ok: boolean; text: string }) => void) => {
+        late = () => answer({ number: 1, ok: true, text: '2' })
+        stop.abort(new Error('stopped'))
+      },
     }
-    assert.notEqual(processes.refuses({ ...spec, language: 'python', session: true }), undefined)
+    await assert.rejects(stopped.run({ program, gateway }, stop.signal), { message: 'stopped' })
+    late?.()
   } finally {
-    await Promise.all([wasm.close(), processes.close()])
+    await runtime.close()
   }
 })
+
+sandboxTest(
+  'a runtime or language without gateway support refuses a gateway sandbox with a reason or remedy',
+  async () => {
+    const limits = {
+      wallMs: 1_000,
+      cpuMs: 1_000,
+      memoryBytes: 134_217_728,
+      pids: 16,
+      diskBytes: 1,
+      stdoutBytes: 1,
+      stderrBytes: 1,
+    }
+    const spec = { network: 'none', gateway: true, limits } as const
+    const [wasm, processes] = [createWasmRuntime(), createProcessRuntime()]
+    try {
+      assert.match(wasm.refuses({ ...spec, language: 'python' })?.remedy ?? '', /process runtime/)
+      assert.equal(processes.refuses({ ...spec, language: 'python' }), undefined)
+      for (const language of ['javascript', 'bash']) {
+        assert.match(processes.refuses({ ...spec, language })?.reason ?? '', new RegExp(language))
+      }
+      assert.notEqual(processes.refuses({ ...spec, language: 'python', session: true }), undefined)
+    } finally {
+      await Promise.all([wasm.close(), processes.close()])
+    }
+  },
+)

@@ -5,7 +5,7 @@ import { adding, askingRuns } from './gateway.fixture.ts'
 const run = askingRuns()
 
 sandboxTest(
-  'a Python program calls tools by name, by item, with a dict and by id, and returns what it made of them',
+  'a Python program calls tools by attribute, by item, with a dict and by id, and returns a value',
   async () => {
     const code = `
 a = await tools.math.add(a=1, b=2)
@@ -24,7 +24,7 @@ return [a, b, await run('math:add', {'a': c, 'b': 1000}), await run('math:add', 
   },
 )
 
-sandboxTest('every function of the API asks its question', async () => {
+sandboxTest('every function of the program API makes its gateway request', async () => {
   const code = `
 asked = [
     await search('issues', limit=3), await describe('a:b', {'level': 'full'}), await examples('a:b'),
@@ -45,7 +45,7 @@ return [[one['kind'], one['asked']] for one in asked]
   ])
 })
 
-sandboxTest('a sleep of what is no time is an error of the Python program', async () => {
+sandboxTest('sleeping for an invalid duration raises an error in the Python program', async () => {
   const code = `
 wrong = []
 for ms in (float('nan'), float('inf'), -1, -0.5, '5', None, True, [1]):
@@ -67,29 +67,34 @@ return wrong
   )
 })
 
-sandboxTest('an error of a tool is caught with its code, and told of as one when it is not', async () => {
-  const caught = `
+sandboxTest(
+  'a Python program catches a tool error with its code; an uncaught one becomes the program’s fault',
+  async () => {
+    const caught = `
 try:
     await tools.math.fail()
 except ToolError as error:
     return [error.code, error.message, error.retryable, error.details]
 `
-  const { outcome } = await run(caught, adding)
-  assert.deepEqual(outcome.value, ['BACKEND_FAILED', 'no math:fail', true, { why: 'test' }])
-  const thrown = await run('async def inner():\n    ä = 1; await tools.math.fail()\n\nawait inner()', adding)
-  const { stack, ...fault } = thrown.outcome.fault ?? {}
-  const error = { code: 'BACKEND_FAILED', message: 'no math:fail', retryable: true, details: { why: 'test' } }
-  const message = 'no math:fail'
-  assert.deepEqual(fault, { kind: 'run', name: 'ToolError', message, line: 2, column: 12, error })
-  assert.equal(stack, 'at inner (main.py:2:12)\nat <module> (main.py:4:1)')
-  assert.deepEqual([thrown.outcome.exit, thrown.outcome.value], [{ code: 1 }, undefined])
-})
+    const { outcome } = await run(caught, adding)
+    assert.deepEqual(outcome.value, ['BACKEND_FAILED', 'no math:fail', true, { why: 'test' }])
+    const thrown = await run('async def inner():\n    ä = 1; await tools.math.fail()\n\nawait inner()', adding)
+    const { stack, ...fault } = thrown.outcome.fault ?? {}
+    const error = { code: 'BACKEND_FAILED', message: 'no math:fail', retryable: true, details: { why: 'test' } }
+    const message = 'no math:fail'
+    assert.deepEqual(fault, { kind: 'run', name: 'ToolError', message, line: 2, column: 12, error })
+    assert.equal(stack, 'at inner (main.py:2:12)\nat <module> (main.py:4:1)')
+    assert.deepEqual([thrown.outcome.exit, thrown.outcome.value], [{ code: 1 }, undefined])
+  },
+)
 
 const lost = 'is a whole number beyond 2**53 - 1, which would lose digits; pass it as a string'
 const half = 'holds half of a character pair'
 
-sandboxTest('what JSON would lose is refused where a Python program writes it, and nothing is asked', async () => {
-  const code = `
+sandboxTest(
+  'an argument that JSON cannot represent raises in the Python program, and no gateway request is made',
+  async () => {
+    const code = `
 big = 2**60 + 1
 half = chr(0xd800)
 writes = [
@@ -109,29 +114,30 @@ for write in writes:
         refused.append(str(error))
 return refused
 `
-  const { outcome, questions } = await run(code, adding)
-  assert.deepEqual(outcome.value, [
-    `/args/value ${lost}`,
-    `/args/rows/1/a~1b ${lost}`,
-    `/args/value/0 ${lost}`,
-    `/steps/0/args/value ${lost}`,
-    `/input/0 ${lost}`,
-    `/limit ${lost}`,
-    `/level ${lost}`,
-    `/put/content/id ${lost}`,
-    `/get ${lost}`,
-    `/args/value/1 ${half}`,
-    `/args/value has a key that ${half}`,
-    `/args has a key that ${half}`,
-    `/words ${half}`,
-    `/put/content ${half}`,
-    `/put/content/text ${half}`,
-    '/args/value has a key of type int; give it as a str',
-  ])
-  assert.deepEqual(questions, [])
-})
+    const { outcome, questions } = await run(code, adding)
+    assert.deepEqual(outcome.value, [
+      `/args/value ${lost}`,
+      `/args/rows/1/a~1b ${lost}`,
+      `/args/value/0 ${lost}`,
+      `/steps/0/args/value ${lost}`,
+      `/input/0 ${lost}`,
+      `/limit ${lost}`,
+      `/level ${lost}`,
+      `/put/content/id ${lost}`,
+      `/get ${lost}`,
+      `/args/value/1 ${half}`,
+      `/args/value has a key that ${half}`,
+      `/args has a key that ${half}`,
+      `/words ${half}`,
+      `/put/content ${half}`,
+      `/put/content/text ${half}`,
+      '/args/value has a key of type int; give it as a str',
+    ])
+    assert.deepEqual(questions, [])
+  },
+)
 
-sandboxTest('a Python program passes on whole numbers, floats, truths and characters that JSON holds', async () => {
+sandboxTest('a Python program passes integers, floats, booleans and strings that JSON can represent', async () => {
   const code = `
 await search('\\U0001f600', limit=[2**53 - 1, 1 - 2**53, 1e300, 2.0**60, True, False, None, ('a', {'b': 0.5})])
 `
@@ -142,7 +148,7 @@ await search('\\U0001f600', limit=[2**53 - 1, 1 - 2**53, 1e300, 2.0**60, True, F
   )
 })
 
-sandboxTest('what JSON would lose of the value of a Python program is named with its place', async () => {
+sandboxTest('a return value that JSON cannot represent is reported with its path', async () => {
   const messageOf = async (code: string) => (await run(code, adding)).outcome.fault?.message
   const not = 'the value of the program is not JSON:'
   assert.equal(await messageOf('return 2**53'), `${not} it ${lost}`)
@@ -152,37 +158,43 @@ sandboxTest('what JSON would lose of the value of a Python program is named with
   assert.equal(await messageOf('x = []\nx.append(x)\nreturn x'), `${not} it is nested too deeply, or holds itself`)
 })
 
-sandboxTest('an error whose text is not whole is told with its place, and without what was broken', async () => {
-  const { outcome } = await run('\nraise ValueError("a" + chr(0xd800))', adding)
-  const { name, message, line } = outcome.fault ?? {}
-  assert.deepEqual([name, message, line], ['ValueError', 'a\\ud800', 2])
-  const own = await run("raise ToolError({'code': 'X', 'message': 'm', 'details': {'n': 2**53}})", adding)
-  assert.deepEqual(
-    [own.outcome.fault?.name, own.outcome.fault?.message, own.outcome.fault?.line],
-    ['ToolError', 'm', 1],
-  )
-})
-
-sandboxTest('a program that does not compile, exits, or returns no JSON says where and why', async () => {
-  const faultOf = async (code: string) => (await run(code, adding)).outcome.fault
-  const { message, ...wrong } = (await faultOf('x = 1\nif x\n    pass')) ?? { message: '' }
-  assert.deepEqual(wrong, { kind: 'compile', name: 'SyntaxError', line: 2, column: 5 })
-  assert.match(message, /expected ':'/)
-  assert.deepEqual(await faultOf('import sys\nsys.exit("no more")'), {
-    kind: 'run',
-    name: 'SystemExit',
-    message: 'no more',
-    line: 2,
-    column: 1,
-    stack: 'at <module> (main.py:2:1)',
-  })
-  assert.match((await faultOf('return {1, 2}'))?.message ?? '', /is not JSON.*set/)
-  assert.match((await faultOf('await tools.math.add(1, 2)'))?.message ?? '', /positional/)
-  assert.match((await faultOf('await tools.math.add({"a": object()})'))?.message ?? '', /not JSON serializable/)
-})
+sandboxTest(
+  'an error message with lone surrogates is reported with its position, and the surrogates are escaped',
+  async () => {
+    const { outcome } = await run('\nraise ValueError("a" + chr(0xd800))', adding)
+    const { name, message, line } = outcome.fault ?? {}
+    assert.deepEqual([name, message, line], ['ValueError', 'a\\ud800', 2])
+    const own = await run("raise ToolError({'code': 'X', 'message': 'm', 'details': {'n': 2**53}})", adding)
+    assert.deepEqual(
+      [own.outcome.fault?.name, own.outcome.fault?.message, own.outcome.fault?.line],
+      ['ToolError', 'm', 1],
+    )
+  },
+)
 
 sandboxTest(
-  'a hundred calls at once are asked in one rest and come back in any order; a thousand in a row work',
+  'a program that does not compile, exits early or returns no JSON has a fault with position and reason',
+  async () => {
+    const faultOf = async (code: string) => (await run(code, adding)).outcome.fault
+    const { message, ...wrong } = (await faultOf('x = 1\nif x\n    pass')) ?? { message: '' }
+    assert.deepEqual(wrong, { kind: 'compile', name: 'SyntaxError', line: 2, column: 5 })
+    assert.match(message, /expected ':'/)
+    assert.deepEqual(await faultOf('import sys\nsys.exit("no more")'), {
+      kind: 'run',
+      name: 'SystemExit',
+      message: 'no more',
+      line: 2,
+      column: 1,
+      stack: 'at <module> (main.py:2:1)',
+    })
+    assert.match((await faultOf('return {1, 2}'))?.message ?? '', /is not JSON.*set/)
+    assert.match((await faultOf('await tools.math.add(1, 2)'))?.message ?? '', /positional/)
+    assert.match((await faultOf('await tools.math.add({"a": object()})'))?.message ?? '', /not JSON serializable/)
+  },
+)
+
+sandboxTest(
+  'a hundred parallel calls form one batch and complete in any order; a thousand sequential calls work',
   async () => {
     const held: (() => void)[] = []
     const backwards = await run(
@@ -208,28 +220,25 @@ sandboxTest(
   },
 )
 
-sandboxTest(
-  'a program with asyncio.run, and one that does not await its calls, come to their end with all calls made',
-  async () => {
-    const own = await run(
-      'async def main():\n    print(await tools.math.add(a=1, b=1))\nasyncio.run(main())\nreturn 5',
-      adding,
-    )
-    assert.deepEqual([own.stdout, own.outcome.value], ['2\n', 5])
-    const seen: string[] = []
-    const later = await run(
-      'tools.math.add(a=1, b=1)\nawait asyncio.sleep(0)\nreturn tools.math.add(a=2, b=2)',
-      (question) => {
-        seen.push(question.text)
-        return adding(question)
-      },
-    )
-    assert.deepEqual([later.outcome.value, seen.length], [4, 2])
-    const unasked = await run('return tools.math.add(a=2, b=2)', adding)
-    assert.equal(unasked.outcome.value, 4)
-    assert.deepEqual((await run('x = 1', adding)).outcome.value, null)
-  },
-)
+sandboxTest('programs that use asyncio.run or do not await their calls end with all calls made', async () => {
+  const own = await run(
+    'async def main():\n    print(await tools.math.add(a=1, b=1))\nasyncio.run(main())\nreturn 5',
+    adding,
+  )
+  assert.deepEqual([own.stdout, own.outcome.value], ['2\n', 5])
+  const seen: string[] = []
+  const later = await run(
+    'tools.math.add(a=1, b=1)\nawait asyncio.sleep(0)\nreturn tools.math.add(a=2, b=2)',
+    (question) => {
+      seen.push(question.text)
+      return adding(question)
+    },
+  )
+  assert.deepEqual([later.outcome.value, seen.length], [4, 2])
+  const unasked = await run('return tools.math.add(a=2, b=2)', adding)
+  assert.equal(unasked.outcome.value, 4)
+  assert.deepEqual((await run('x = 1', adding)).outcome.value, null)
+})
 
 const times = `
 import time, datetime, random, uuid
@@ -248,7 +257,7 @@ return marks
 `
 
 sandboxTest(
-  'under determinism waiting is asked for, the clock is what answers say, and a run can be repeated',
+  'in deterministic mode a sleep is a gateway request, the clock advances with responses, and a run is repeatable',
   async () => {
     const once = async () => {
       let nowMs = 1_000_000
@@ -277,21 +286,21 @@ sandboxTest(
   },
 )
 
-sandboxTest('a program is told one answer at a time and rests between two', async () => {
+sandboxTest('a program reads one gateway response at a time and is quiescent between two', async () => {
   const code = `
 order = []
 async def one(n):
     order.append(['asked', n])
     await tools.math.add(a=n, b=0)
-    order.append(['told', n])
+    order.append(['read', n])
     await tools.math.add(a=n, b=0)
-    order.append(['told again', n])
+    order.append(['read again', n])
 await asyncio.gather(one(1), one(2))
 return order
 `
   const { outcome, rests } = await run(code, adding, { deterministic: { seed: 1, nowMs: 0 } })
   const said = (outcome.value as [string, number][]).map(([word, n]) => `${word} ${n}`)
-  assert.deepEqual(said.slice(0, 4), ['asked 1', 'asked 2', 'told 1', 'told 2'])
+  assert.deepEqual(said.slice(0, 4), ['asked 1', 'asked 2', 'read 1', 'read 2'])
   assert.deepEqual(rests[0], [1, 2])
   assert.deepEqual(rests.flat(), [1, 2, 3, 4])
 })

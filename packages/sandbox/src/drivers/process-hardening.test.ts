@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after } from 'node:test'
-import { runOnce } from '@gantry/conformance/internal/attacks/run'
+import { runOnce } from '@gantry/conformance/internal/attacks/attack'
 import { sandboxTest } from '@gantry/conformance/internal/sandbox-test'
 import { createProcessRuntime } from './process.ts'
 
@@ -9,28 +9,23 @@ after(() => runtime.close())
 
 const python = (code: string) => runOnce(runtime, { program: { kind: 'code', language: 'python', code } })
 
-sandboxTest(
-  'locks on ranges of files, which no group counts, end the run when they are more than a program needs',
-  async () => {
-    const { hit } = await python(`
+sandboxTest('an excess of POSIX file locks, which no control group counts, ends the run', async () => {
+  const { hit } = await python(`
 import fcntl, time
 file = open('locked', 'w+b')
 for at in range(0, 40_000, 2): fcntl.lockf(file, fcntl.LOCK_EX, 1, at)
 time.sleep(10)`)
-    assert.equal(hit, 'memoryBytes')
-  },
-)
+  assert.equal(hit, 'memoryBytes')
+})
 
-sandboxTest('a few locks are a database at work', async () => {
+sandboxTest('the file locks of SQLite are allowed', async () => {
   const code =
     'import sqlite3\nbase = sqlite3.connect("a.db")\nbase.execute("create table t (x)")\nbase.commit()\nreturn 1'
   assert.equal((await python(code)).value, 1)
 })
 
-sandboxTest(
-  'a lease on a file, for which others would have to wait, and a program on a socket are refused',
-  async () => {
-    const { value } = await python(`
+sandboxTest('file leases and socket filters are refused', async () => {
+  const { value } = await python(`
 import ctypes, fcntl, socket
 found = []
 try:
@@ -44,11 +39,10 @@ try:
 except OSError: pass
 one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
 return found`)
-    assert.deepEqual(value, [])
-  },
-)
+  assert.deepEqual(value, [])
+})
 
-sandboxTest('names of files that would be paths elsewhere, or hide what they are, do not come out', async () => {
+sandboxTest('files with control, backslash or bidirectional characters in their names are not collected', async () => {
   const code = 'for name in ["ok.txt", "a\\nb", "..\\\\evil", "\\u202egnp.exe"]: open(name, "w").write("x")'
   const job = { program: { kind: 'code', language: 'python', code }, collect: { files: 10, bytes: 1_000 } } as const
   const { files, skipped } = await runOnce(runtime, job)

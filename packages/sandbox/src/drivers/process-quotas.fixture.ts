@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs'
-import { manyDescriptors } from '@gantry/conformance/internal/attacks/resources-user'
-import { runOnce } from '@gantry/conformance/internal/attacks/run'
+import { runOnce } from '@gantry/conformance/internal/attacks/attack'
+import { manyDescriptors } from '@gantry/conformance/internal/attacks/resources'
 import { createProcessRuntime } from './process.ts'
 
-/** Makes attack 58 as the user that this runs as, and prints how it ended: `node process-quotas.fixture.ts <root>`. */
+/** Runs attack 58 as the current user and prints the result: `node process-quotas.fixture.ts <root>`. */
 const [, , root = ''] = process.argv
 const notes: string[] = []
 const runtime = createProcessRuntime({ root })

@@ -6,26 +6,26 @@ import { launcherBinary } from '../launcher/binary.ts'
 import { basicEnvironment, type Inside, watchOf } from '../launcher/launch-job.ts'
 import { egressEnvironment } from '../process/egress-inside.ts'
 import { createPlanner, type Planned, type Planner } from '../process/planner.ts'
-import { launcherRuntime, type PreparedHost } from './launcher-runtime.ts'
+import { launcherHost, launcherRuntime, type PreparedHost } from './launcher-runtime.ts'
 
 export interface ProcessOptions {
-  /** Where sandboxes keep what they need on the host; a private folder under the system's temporary one when absent. */
+  /** Host folder for sandbox files; a private folder under the system's temporary folder when absent. */
   readonly root?: string
-  /** A folder with a system of its own (`usr`, `bin`, `etc` …) instead of the host's programs. */
+  /** A folder with a root file system (`usr`, `bin`, `etc` …) that replaces the host's programs. */
   readonly rootfs?: string
-  /** Further folders of the host, seen read-only under the same path. */
+  /** Further host folders, mounted read-only under the same path. */
   readonly readOnlyFolders?: readonly string[]
-  /** How many processors a sandbox may use at a time; one when absent. */
+  /** Processors that a sandbox may use at a time; 1 when absent. */
   readonly processors?: number
-  /** The built-in ones when absent. */
+  /** The built-in languages when absent. */
   readonly languages?: Languages
 }
 
 /**
- * Programs in namespaces of their own, by bubblewrap from an unprivileged uid, under a system call filter and the
- * kernel's control groups. The launcher holds the wall limit and clears everything away, also when this process dies.
- * - Concurrency: any number of sandboxes; use it from the main thread, because they end with the thread that started them.
- * - Ownership: `close` ends them all and removes what this process made on the host.
+ * Runs programs in their own namespaces: bubblewrap under an unprivileged uid, a seccomp filter, and control groups.
+ * The launcher enforces the wall limit and removes everything, also when this process dies.
+ * - Concurrency: any number of sandboxes. Use it from the main thread, because they end with the thread that started them.
+ * - Ownership: `close` ends all sandboxes and removes what this process created on the host.
  */
 export function createProcessRuntime(options: ProcessOptions = {}): Runtime {
   const { languages = createLanguages(), rootfs = '/' } = options
@@ -53,7 +53,7 @@ async function prepare(options: ProcessOptions, languages: Languages, signal: Ab
     ...(processors === undefined ? {} : { processors }),
   })
   const inside = (spec: SandboxSpec, planned: Planned): Inside => insideOf(spec, planned, planner, languages)
-  return { ...planner, launcher, ...(rootfs === undefined ? {} : { rootfs }), inside }
+  return launcherHost({ ...planner, launcher, ...(rootfs === undefined ? {} : { rootfs }), inside })
 }
 
 function insideOf(spec: SandboxSpec, { plan }: Planned, { enforced }: Planner, languages: Languages): Inside {
@@ -63,8 +63,8 @@ function insideOf(spec: SandboxSpec, { plan }: Planned, { enforced }: Planner, l
     drivers: '/gantry/drivers',
     languages,
     env: { ...basicEnvironment('/work'), ...(spec.network === 'none' ? {} : egressEnvironment(spec.network.allow)) },
-    // Without a uid of its own a sandbox is counted together with everything else of ours, unless it is counted inside.
-    // Above the limit, because the watch must see it passed; the kernel's answer alone would leave a fork bomb running.
+    // A sandbox without its own uid shares the process count of this user, unless it is counted in its user namespace.
+    // Above the limit, because the watch must see it exceeded; EAGAIN alone would leave a fork bomb running.
     rlimits: plan.rlimits.nproc === undefined ? { nproc: spec.limits.pids + 16 } : {},
     watch: watchOf(spec, enforced),
   }

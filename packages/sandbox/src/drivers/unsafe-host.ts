@@ -10,18 +10,18 @@ import { type Cgroups, createCgroups } from '../process/cgroups.ts'
 import { groupsFileOf, sweep } from '../process/janitor.ts'
 import type { Planned } from '../process/planner.ts'
 import { openSandboxRoot, type SandboxRoot } from '../process/sandbox-root.ts'
-import { launcherRuntime, type PreparedHost } from './launcher-runtime.ts'
+import { launcherHost, launcherRuntime, type PreparedHost } from './launcher-runtime.ts'
 
 export interface UnsafeHostOptions {
-  /** Where workspaces are; a private folder under the system's temporary one when absent. */
+  /** Host folder of the workspaces; a private folder under the system's temporary folder when absent. */
   readonly root?: string
-  /** The built-in ones when absent. */
+  /** The built-in languages when absent. */
   readonly languages?: Languages
 }
 
 /**
- * Programs of this machine, with the rights of this process: no sandbox at all. What they use is limited where the
- * kernel's control groups are available, and they end with their run; nothing else restricts them.
+ * Runs programs on the host with the rights of this process, without a sandbox. Control groups limit their resources
+ * where available, and they end with their run; nothing else restricts them.
  */
 export function createUnsafeHostRuntime(options: UnsafeHostOptions = {}): Runtime {
   const { languages = createLanguages() } = options
@@ -42,7 +42,7 @@ async function prepare({ root: folder }: UnsafeHostOptions, languages: Languages
   const announce = (folders: readonly string[]): Promise<void> => writeFile(groupsFileOf(root), folders.join('\n'))
   const cgroups = await createCgroups({ owner: root.owner, announce })
   const enforced = enforcedBy(cgroups)
-  return {
+  return launcherHost({
     launcher,
     version: `Linux ${release()}`,
     enforced,
@@ -65,7 +65,7 @@ async function prepare({ root: folder }: UnsafeHostOptions, languages: Languages
       await cgroups.close()
       await root.close()
     },
-  }
+  })
 }
 
 function planFor(root: SandboxRoot, cgroups: Cgroups, launcher: string, id: string, spec: SandboxSpec): Planned {

@@ -36,7 +36,7 @@ async function control(t: TestContext, { send, egress, allowed, victim, a }: Sce
   assert.equal(victim.seen.length, 1)
 }
 
-/** Sends each, and wants each refused without a connection to anybody. */
+/** Sends each, and expects each to be refused without any connection. */
 async function allRefused({ send, allowed, victim }: Scene, requests: readonly string[]): Promise<void> {
   const before = [allowed.seen.length, victim.connections()]
   for (const request of requests) {
@@ -46,7 +46,7 @@ async function allRefused({ send, allowed, victim }: Scene, requests: readonly s
   assert.deepEqual([allowed.seen.length, victim.connections()], before)
 }
 
-test('51: a request for anything but an allowed origin is refused, however its target is written', async (t) => {
+test('51: a request for anything but an allowed origin is refused, in every spelling of the target', async (t) => {
   const scene = await setUp(t)
   const { a, v, victim } = scene
   await control(t, scene)
@@ -60,8 +60,16 @@ test('51: a request for anything but an allowed origin is refused, however its t
     // What parsers do not agree on.
     ...[`http://${a}\\@${v}/`, `http://${a}\\.${v}/`, `http:\\\\${v}\\`, `http://${v}#@${a}/`, `http://${a}/#x`],
     ...[`http:/${v}/`, `http:${v}/`, `http:///${v}/`, `http://${v}\t/`, `http://${a},${v}/`, `http://${a};${v}/`],
-    ...['http://', 'http:///', `http://:${victim.port}/`, `http://${a}:${victim.port}/`, 'http://a..b/', 'http://.a/'],
-    ...['http://127.0.0.1:0/', 'http://127.0.0.1:65536/', `http://127.0.0.1:0${victim.port}/`, 'http://127.0.0.1:/'],
+    'http://',
+    'http:///',
+    `http://:${victim.port}/`,
+    `http://${a}:${victim.port}/`,
+    'http://a..b/',
+    'http://.a/',
+    'http://127.0.0.1:0/',
+    'http://127.0.0.1:65536/',
+    `http://127.0.0.1:0${victim.port}/`,
+    'http://127.0.0.1:/',
     ...[`http://127.0.0.1\0.example.com:${victim.port}/`, `http://127.0.0.1%00:${victim.port}/`, `http://${a}/\xe9`],
     // Zones, and hosts that are none.
     ...[
@@ -74,7 +82,15 @@ test('51: a request for anything but an allowed origin is refused, however its t
     ],
     ...['http://[v1.x]/', 'http://[127.0.0.1]/', `http://${'a'.repeat(300)}/`, `http://${'a.'.repeat(200)}/`],
     // Nothing that a proxy is asked for.
-    ...['/', `//${v}/`, '*', v, `/http://${v}/`, `ftp://${v}/`, 'file:///etc/passwd', `gopher://${v}/`, `ws://${v}/`],
+    '/',
+    `//${v}/`,
+    '*',
+    v,
+    `/http://${v}/`,
+    `ftp://${v}/`,
+    'file:///etc/passwd',
+    `gopher://${v}/`,
+    `ws://${v}/`,
   ]
   const host = (target: string): string => /^https?:\/\/([^/]*)/.exec(target)?.[1] ?? a
   await allRefused(scene, [
@@ -101,7 +117,7 @@ test('51: a Host header that names another host than the request is refused, and
   ])
 })
 
-test('51: a tunnel to anything but an allowed origin is refused, however it is written', async (t) => {
+test('51: a tunnel to anything but an allowed origin is refused, in every spelling of the target', async (t) => {
   const secure = await serveTls(t)
   const scene = await setUp(t)
   const { a, v, victim } = scene
@@ -111,7 +127,14 @@ test('51: a tunnel to anything but an allowed origin is refused, however it is w
     ...[`secure.test:${secure.port}`, '169.254.169.254:80', 'metadata.google.internal:80', '[fd00:ec2::254]:80'],
     ...[`user@${v}`, `${a}@${v}`, `http://${a}`, `https://${a}/`, `${a}/`, `${a}?`, `${a}#`, `${a}\\${v}`, '127.0.0.1'],
     ...[`127.0.0.1\0:${victim.port}`, `127.0.0.1%00:${victim.port}`, '[fe80::1%25lo]:80', '[fe80::1%lo]:80', '::1:80'],
-    ...['127.0.0.1:0', '127.0.0.1:65536', '127.0.0.1:-1', `127.0.0.1:0${victim.port}`, '127.0.0.1:', ':80', '*', '/'],
+    '127.0.0.1:0',
+    '127.0.0.1:65536',
+    '127.0.0.1:-1',
+    `127.0.0.1:0${victim.port}`,
+    '127.0.0.1:',
+    ':80',
+    '*',
+    '/',
     ...[`127.0.0.1:${victim.port} `, `127.0.0.1\t:${victim.port}`, '[]:80', '[::]:80', `${'a'.repeat(300)}:80`],
   ]
   const wider = await proxyFor(t, { allow: here({ origin: `https://${v}` }) })
@@ -128,17 +151,33 @@ test('51: a tunnel to anything but an allowed origin is refused, however it is w
 
 /** Ways to write 127.0.0.1 that URL parsing turns into it. */
 const loopbacks = [
-  ...['2130706433', '0x7f000001', '0X7F000001', '017700000001', '0x7f.0x0.0x0.0x1', '0177.0.0.01', '127.0.1', '127.1'],
-  ...['0x7f.1', '127.0x0.0.1', '0177.0.0.1', '%31%32%37.0.0.1', '127.0.0.%31'],
+  '2130706433',
+  '0x7f000001',
+  '0X7F000001',
+  '017700000001',
+  '0x7f.0x0.0x0.0x1',
+  '0177.0.0.01',
+  '127.0.1',
+  '127.1',
+  '0x7f.1',
+  '127.0x0.0.1',
+  '0177.0.0.1',
+  '%31%32%37.0.0.1',
+  '127.0.0.%31',
 ]
 const mapped = ['[::ffff:127.0.0.1]', '[0:0:0:0:0:ffff:7f00:1]', '[::FFFF:7f00:0001]', '[::ffff:0:127.0.0.1]']
 const metadata = [
-  ...['169.254.169.254', '2852039166', '0xa9fea9fe', '0251.0376.0251.0376', '169.254.43518', '0xa9.0xfe.0xa9.0xfe'],
+  '169.254.169.254',
+  '2852039166',
+  '0xa9fea9fe',
+  '0251.0376.0251.0376',
+  '169.254.43518',
+  '0xa9.0xfe.0xa9.0xfe',
   ...['[::ffff:a9fe:a9fe]', '[::ffff:169.254.169.254]', '[64:ff9b::a9fe:a9fe]', '[2002:a9fe:a9fe::]', '169.254.170.2'],
   ...['100.100.100.200', '192.0.0.192', '[fd00:ec2::254]', '[fe80::a9fe:a9fe]', '[::169.254.169.254]'],
 ]
 
-test('65: no way of writing a loopback or metadata address leads through the proxy', async (t) => {
+test('65: the proxy refuses loopback and metadata addresses in every spelling', async (t) => {
   const server = await serve(t)
   const { port } = server
   // Without the proxy each of them leads to the listener.
@@ -174,7 +213,7 @@ test('65: no way of writing a loopback or metadata address leads through the pro
   }
 })
 
-test('66: a name is dialled where it was checked, and a name that leads inside is refused without its address', async (t) => {
+test('66: the proxy connects to the address that it checked, and refuses a private address without revealing it', async (t) => {
   const victim = await serve(t, (_, response) => response.end('victim'))
   const lured = createServer((_, response) => response.end('checked'))
   await new Promise<void>((resolve) => lured.listen(victim.port, '127.0.0.2', resolve))
@@ -184,7 +223,7 @@ test('66: a name is dialled where it was checked, and a name that leads inside i
   let asked = 0
   const changing: HostLookup = async () => [{ address: answers[asked++] ?? '127.0.0.1', family: 4 }]
 
-  // Without the guard: whoever lets the connection ask again is led to the victim.
+  // Without the guard, a connection that resolves the name again is led to the victim.
   await changing('rebind.test', t.signal)
   const second = await changing('rebind.test', t.signal)
   const led = await new Promise<string>((resolve) => {
@@ -208,7 +247,7 @@ test('66: a name is dialled where it was checked, and a name that leads inside i
   assert.equal(victim.seen.length, 1)
 })
 
-test('51: a redirect to what may not be reached ends at the proxy when the client follows it', async (t) => {
+test('51: the proxy refuses a client that follows a redirect to a forbidden origin', async (t) => {
   const victim = await serve(t)
   const luring = await serve(t, (_, response) => response.writeHead(302, { location: victim.origin }).end())
   const { send } = await proxyFor(t, { allow: here(luring, victim), only: [luring.origin] })
@@ -219,7 +258,7 @@ test('51: a redirect to what may not be reached ends at the proxy when the clien
   assert.equal(victim.connections(), 0)
 })
 
-test('51: neither WebSockets nor HTTP/2 nor TRACE come through', async (t) => {
+test('51: the proxy refuses WebSockets, HTTP/2 and TRACE', async (t) => {
   const scene = await setUp(t)
   const { a } = scene
   await control(t, scene)
@@ -233,7 +272,7 @@ test('51: neither WebSockets nor HTTP/2 nor TRACE come through', async (t) => {
   ])
 })
 
-test('51: requests that two parsers would divide differently are refused', async (t) => {
+test('51: requests that two parsers could split differently are refused', async (t) => {
   const scene = await setUp(t)
   const { a, v } = scene
   await control(t, scene)
@@ -261,7 +300,7 @@ test('51: requests that two parsers would divide differently are refused', async
   ])
 })
 
-test('51: a second request on the same connection is not taken, wherever it goes', async (t) => {
+test('51: the proxy refuses a connection that sends a second request', async (t) => {
   const scene = await setUp(t)
   const { a, v, send, victim } = scene
   await control(t, scene)
@@ -279,7 +318,7 @@ test('51: a second request on the same connection is not taken, wherever it goes
   assert.equal(victim.connections(), before)
 })
 
-test('51: whatever is sent, the connection ends and nobody else is reached', async (t) => {
+test('51: for arbitrary input the connection ends and no forbidden server is reached', async (t) => {
   const scene = await setUp(t)
   const { a, v, open, send, victim } = scene
   await control(t, scene)

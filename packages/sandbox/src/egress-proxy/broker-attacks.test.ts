@@ -35,7 +35,7 @@ async function control(site: Site): Promise<void> {
   assert.equal(site.mine.seen.pop()?.headers['x-key'], wire)
 }
 
-test('51: inside a tunnel a request names the host of the tunnel, in one way, or is refused', async (t) => {
+test('51: a request inside a tunnel is refused unless it names the tunnel’s host exactly once', async (t) => {
   const site = await siteFor(t)
   const { host, mine, placeholder } = site
   await control(site)
@@ -63,7 +63,7 @@ test('51: inside a tunnel a request names the host of the tunnel, in one way, or
   await control(site)
 })
 
-test('51: the encryption is for the host that was asked for and for HTTP/1.1, or there is none', async (t) => {
+test('51: the broker completes TLS only for the CONNECT host and HTTP/1.1', async (t) => {
   const site = await siteFor(t)
   const { secure, host, mine, open } = site
   await control(site)
@@ -83,7 +83,7 @@ test('51: the encryption is for the host that was asked for and for HTTP/1.1, or
   assert.equal(mine.seen.length, 0)
 })
 
-test('a request in a tunnel cannot be read as two, and nothing that is not HTTP gets through', async (t) => {
+test('the broker refuses ambiguous requests and non-HTTP bytes inside a tunnel', async (t) => {
   const site = await siteFor(t)
   const { host, mine, placeholder } = site
   await control(site)
@@ -119,7 +119,7 @@ test('a request in a tunnel cannot be read as two, and nothing that is not HTTP 
   await control(site)
 })
 
-test('a placeholder is no name of a header, no path and no host', async (t) => {
+test('the broker does not replace a placeholder in a header name, path or host', async (t) => {
   const site = await siteFor(t)
   const { host, mine, placeholder, ask, send } = site
   await ask(host, `GET /${placeholder}?k=${placeholder} HTTP/1.1`, `${placeholder}: x`)
@@ -129,7 +129,7 @@ test('a placeholder is no name of a header, no path and no host', async (t) => {
   assert.match(await send(`CONNECT ${placeholder}:443 HTTP/1.1\r\n\r\n`), /^HTTP\/1\.1 403 /)
 })
 
-test('what the proxy says of a failure never holds the secret', async (t) => {
+test('error responses and events of the proxy never contain the secret', async (t) => {
   const closed = await serveRaw(t, (socket) => socket.destroy())
   const broken = await serveRaw(t, (socket) => void socket.end(`HTTP/1.1 200 OK\r\nX: ${wire}\0\r\n\r\n`))
   const origins = [closed, broken].flatMap(({ port }) => [`https://secure.test:${port}`, `http://secure.test:${port}`])
@@ -153,7 +153,7 @@ test('what the proxy says of a failure never holds the secret', async (t) => {
   assert.ok(!answer.includes('sk-live') && mine.seen.length === 0)
 })
 
-test('69: proxies that the environment of the host names are told nothing', async (t) => {
+test('69: the broker ignores proxy settings in the host’s environment', async (t) => {
   const proxy = await listen(t, createServer())
   const names = ['HTTPS_PROXY', 'https_proxy', 'HTTP_PROXY', 'http_proxy', 'ALL_PROXY', 'NODE_USE_ENV_PROXY']
   const before = names.map((name) => [name, process.env[name]] as const)
@@ -184,7 +184,7 @@ async function upgrading(t: TestContext, speak: (socket: TLSSocket, asked: strin
 const wish = (host: string, ...more: readonly string[]): string =>
   [`GET /chat HTTP/1.1`, `Host: ${host}`, 'Connection: Upgrade', 'Upgrade: websocket', ...more, '', ''].join('\r\n')
 
-test('51: a WebSocket is asked for with the secret, without compression, and then frames go through at once', async (t) => {
+test('51: the broker sends a WebSocket upgrade with the secret and without compression, then forwards each message at its end', async (t) => {
   const { mine, agreed, host } = await upgrading(t, (socket) => {
     socket.write(Buffer.concat([Buffer.from(`${agreed}X-Echo: ${wire}\r\n\r\n`, 'latin1'), frame('sk-live hello ')]))
     socket.on('data', (piece) => socket.end(frame(piece)))
@@ -193,9 +193,9 @@ test('51: a WebSocket is asked for with the secret, without compression, and the
   const inner = await secure(host)
   const all = received(inner)
   inner.write(wish(host, `Authorization: Bearer ${placeholder}`, 'Sec-WebSocket-Extensions: permessage-deflate'))
-  // The end of a message is enough for it to be passed on; whoever waits for it says something only then.
-  let heard = ''
-  while (!heard.includes('hello')) heard += String((await once(inner, 'data'))[0])
+  // The end of a message is enough for it to be passed on; the server sends more only after it was read.
+  let decrypted = ''
+  while (!decrypted.includes('hello')) decrypted += String((await once(inner, 'data'))[0])
   inner.write('frames')
   const answer = await all
   assert.match(answer, /^HTTP\/1\.1 101 .*\r\n\r\n..sk-live hello ..frames$/s)
@@ -205,7 +205,7 @@ test('51: a WebSocket is asked for with the secret, without compression, and the
   assert.equal(asked?.headers['sec-websocket-extensions'], undefined)
 })
 
-test('51: a WebSocket that brings the secret back is cut before it does, wherever it is divided', async (t) => {
+test('51: the broker closes a WebSocket before it returns the secret, also when it arrives byte by byte', async (t) => {
   const { mine, agreed, host } = await upgrading(t, (socket) => {
     socket.write(Buffer.concat([Buffer.from(`${agreed}\r\n`), frame('first')]))
     const bytes = frame(`sk-l, sk-live, ${secret} after`)
@@ -222,7 +222,7 @@ test('51: a WebSocket that brings the secret back is cut before it does, whereve
   assert.match(answer, /\r\n\r\n..first..$/s)
 })
 
-test('51: a connection becomes a WebSocket or nothing, and only where the server agrees and rules allow it', async (t) => {
+test('51: the broker upgrades a connection only to WebSocket, and only when the server and the egress rules agree', async (t) => {
   const { mine, host } = await upgrading(t, (socket) =>
     socket.end('HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n'),
   )
@@ -244,7 +244,7 @@ test('51: a connection becomes a WebSocket or nothing, and only where the server
   assert.deepEqual(mine.seen, [])
 })
 
-test('52: a client that sends requests without reading answers is cut, and a slow one after its time', async (t) => {
+test('52: the broker disconnects a client that pipelines without reading, and a slow one after the idle limit', async (t) => {
   const mine = await secureServer(t, () => undefined)
   const host = `secure.test:${mine.port}`
   const { secure } = await sceneFor(t, [mine.origin], { limits: { idleMs: 300 } })
@@ -257,7 +257,7 @@ test('52: a client that sends requests without reading answers is cut, and a slo
   await received(slow)
 })
 
-test('an answer that comes slowly goes through, as long as something moves', async (t) => {
+test('a slow response is forwarded while each gap stays within the idle limit', async (t) => {
   const mine = await secureServer(t, (_, response) => {
     const say = (left: number): void => {
       if (left === 0) return void response.end('end')

@@ -8,7 +8,7 @@ import type { CredentialLocation } from '@gantry/core/internal/runtimes/runtime'
 import { here, listen, testCertificate, testKey } from '../../../core/src/egress/egress.fixture.ts'
 import { proxyFor, received, type TestProxy, type TestProxyOptions } from './proxy.fixture.ts'
 
-/** Not in a form that anything else has. */
+/** A value that appears nowhere else. */
 export const secret = 'sk-live/7Qz+w9"é&4Lr=end'
 const lookup: HostLookup = async () => [{ address: '127.0.0.1', family: 4 }]
 
@@ -21,7 +21,7 @@ export interface Asked {
 
 type Handler = (asked: Asked, response: ServerResponse, request: IncomingMessage) => void
 
-/** An HTTPS server for secure.test and 127.0.0.1 that notes what it was asked; it answers with that unless told. */
+/** An HTTPS server for secure.test and 127.0.0.1 that records its requests; by default it answers with the request. */
 export async function secureServer(
   t: TestContext,
   handler: Handler = (asked, response) => void response.end(JSON.stringify(asked)),
@@ -45,9 +45,9 @@ export async function secureServer(
 export interface Scene extends TestProxy {
   readonly placeholder: string
   readonly ca: string
-  /** Opens a tunnel and encrypts in it, as a program of the sandbox does. */
+  /** Opens a tunnel and starts TLS in it, as a program of the sandbox does. */
   secure(host: string, options?: ConnectionOptions): Promise<TLSSocket>
-  /** Sends a request in such a tunnel and gives all that comes back until the end. */
+  /** Sends a request in such a tunnel and returns everything received until the end. */
   ask(host: string, ...lines: readonly string[]): Promise<string>
 }
 
@@ -83,7 +83,7 @@ export async function sceneFor(
 
 export { lookup }
 
-/** The body of a whole answer, put together where it came in chunks. */
+/** The body of a complete response, with chunks joined. */
 export function bodyOf(answer: string): string {
   const start = answer.indexOf('\r\n\r\n') + 4
   if (!/\r\ntransfer-encoding: chunked\r\n/i.test(answer.slice(0, start))) return answer.slice(start)

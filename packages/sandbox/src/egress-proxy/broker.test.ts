@@ -7,7 +7,7 @@ import { received } from './proxy.fixture.ts'
 
 const wire = Buffer.from(secret).toString('latin1')
 
-test('a placeholder in a header becomes the secret for the host that it is for, and nobody else is told', async (t) => {
+test('the broker replaces a header placeholder with the secret for its own host and for no other', async (t) => {
   const [mine, other] = [await secureServer(t), await secureServer(t)]
   const plain = await serve(t)
   const allow = here(mine, other, plain)
@@ -29,7 +29,7 @@ test('a placeholder in a header becomes the secret for the host that it is for, 
   assert.equal(plain.seen[0]?.headers['x-key'], placeholder)
 })
 
-test('a host that is told secrets in the open gets them too, where it is named so', async (t) => {
+test('an http origin receives the secret when a credential names it', async (t) => {
   const server = await serve(t, (request, response) => response.end(request.headers['x-key']))
   const { send, placeholder } = await sceneFor(t, [server.origin])
   const answer = await send(`GET ${server.origin}/ HTTP/1.1\r\nX-Key: ${placeholder}\r\n\r\n`)
@@ -37,7 +37,7 @@ test('a host that is told secrets in the open gets them too, where it is named s
   assert.ok(answer.endsWith(`\r\n\r\n${placeholder}`), answer)
 })
 
-test('basic credentials, several headers and repeated ones are filled; other cases and other runs are not', async (t) => {
+test('the broker fills basic credentials, several and repeated headers, but not other cases or unknown placeholders', async (t) => {
   const mine = await secureServer(t)
   const { ask, placeholder } = await sceneFor(t, [mine.origin])
   const basic = Buffer.from(`x-access-token:${placeholder}`).toString('base64')
@@ -68,7 +68,7 @@ test('basic credentials, several headers and repeated ones are filled; other cas
   )
 })
 
-test('query and body are filled only when that was asked for, as their form has it', async (t) => {
+test('the broker fills query and body only when configured, encoded for their content type', async (t) => {
   const mine = await secureServer(t, (_, response) => void response.end('ok'))
   const host = `secure.test:${mine.port}`
   const only = await sceneFor(t, [mine.origin])
@@ -103,7 +103,7 @@ test('query and body are filled only when that was asked for, as their form has 
   assert.equal(mine.seen.at(-1)?.headers['x-key'], all.placeholder)
 })
 
-test('a long body is filled piece by piece, wherever it is divided', async (t) => {
+test('the broker fills a long streamed body at every chunk boundary', async (t) => {
   const mine = await secureServer(t, (_, response) => void response.end('ok'))
   const host = `secure.test:${mine.port}`
   const { secure, placeholder } = await sceneFor(t, [mine.origin], { in: ['body'] })
@@ -127,7 +127,7 @@ const codings = {
   br: (text: string) => brotliCompressSync(text),
 }
 
-test('a server that sends the secret back is not heard, however it is encoded and wherever it is divided', async (t) => {
+test('the broker removes a secret from a response in every encoding and at every chunk boundary', async (t) => {
   const body = `before ${secret} between ${Buffer.from(`u:${secret}`).toString('base64')} and ${encodeURIComponent(secret)} after`
   const mine = await secureServer(t, ({ url }, response) => {
     const coding = url.slice(1) as keyof typeof codings
@@ -157,7 +157,7 @@ test('a server that sends the secret back is not heard, however it is encoded an
   }
 })
 
-test('an answer that cannot be looked through is not passed on', async (t) => {
+test('the broker does not forward a response whose encoding it cannot search', async (t) => {
   const bytes = gzipSync(secret)
   const mine = await secureServer(t, ({ url }, _, { socket }) => {
     const coding = url === '/way' ? 'Transfer-Encoding: gzip, chunked' : 'Content-Encoding: compress'
@@ -173,7 +173,7 @@ test('an answer that cannot be looked through is not passed on', async (t) => {
   }
 })
 
-test('a part of an answer is not asked for, because a part of a secret would not be known again', async (t) => {
+test('the broker drops range headers, because it could not recognize a part of a secret', async (t) => {
   const mine = await secureServer(t)
   const { ask } = await sceneFor(t, [mine.origin])
   await ask(`secure.test:${mine.port}`, 'GET / HTTP/1.1', 'Range: bytes=0-3', 'If-Range: "x"')
@@ -181,7 +181,7 @@ test('a part of an answer is not asked for, because a part of a secret would not
   assert.deepEqual([asked?.headers.range, asked?.headers['if-range']], [undefined, undefined])
 })
 
-test('a redirect says the placeholder, and where it leads only the placeholder is sent', async (t) => {
+test('a redirect contains the placeholder, and its target receives only the placeholder', async (t) => {
   const other = await secureServer(t)
   const mine = await secureServer(t, (_, response) => {
     response.writeHead(302, { location: `${other.origin}/?token=${encodeURIComponent(secret)}` }).end()
@@ -198,7 +198,7 @@ test('a redirect says the placeholder, and where it leads only the placeholder i
   assert.ok(!JSON.stringify(other.seen).includes('sk-live') && other.seen.length === 1)
 })
 
-test('one connection carries any number of requests, each filled; the answers have their lengths', async (t) => {
+test('the broker fills each request of a keep-alive connection and sets the length of each response', async (t) => {
   const mine = await secureServer(t, ({ url, headers }, response) => void response.end(`${url} ${headers['x-key']}`))
   const host = `secure.test:${mine.port}`
   const { secure, placeholder } = await sceneFor(t, [mine.origin])
@@ -219,7 +219,7 @@ test('one connection carries any number of requests, each filled; the answers ha
     assert.ok(text.includes(`content-length: ${body.length}\r\n`) && text.includes(`\r\n\r\n${body}`), text)
 })
 
-test('a client that waits to be asked for its body is asked, and HEAD keeps the length of what it would be', async (t) => {
+test('the broker answers Expect: 100-continue, and a HEAD response keeps its content length', async (t) => {
   const mine = await secureServer(t, ({ body }, response) => {
     response.writeHead(200, { 'content-length': 4_000_000 })
     response.end(body.slice(0, 0))
@@ -239,7 +239,7 @@ test('a client that waits to be asked for its body is asked, and HEAD keeps the 
   assert.equal(mine.seen.at(-1)?.body, 'abc')
 })
 
-test('a long answer goes through whole, in either direction, without being held', async (t) => {
+test('the broker streams long bodies unchanged in both directions', async (t) => {
   const bytes = Buffer.alloc(6_000_000, 'The quick brown fox. ')
   const mine = await secureServer(t, ({ body }, response) => {
     response.setHeader('x-length', body.length)
@@ -255,7 +255,7 @@ test('a long answer goes through whole, in either direction, without being held'
   assert.ok(bodyOf(answer) === bytes.toString('latin1'))
 })
 
-test('the rules of egress decide as ever: methods, private addresses and names that lead elsewhere', async (t) => {
+test('the broker applies the egress rules: methods, private addresses and rebinding names', async (t) => {
   const mine = await secureServer(t)
   const host = `secure.test:${mine.port}`
   const methods = await sceneFor(t, [mine.origin], {
@@ -291,7 +291,7 @@ test('the rules of egress decide as ever: methods, private addresses and names t
   )
 })
 
-test('a server whose certificate is not to be trusted is not told anything', async (t) => {
+test('a server whose certificate is not trusted receives nothing', async (t) => {
   const mine = await secureServer(t)
   const { ask, placeholder } = await sceneFor(t, [mine.origin], { ca: [] })
   const answer = await ask(`secure.test:${mine.port}`, 'GET / HTTP/1.1', `X-Key: ${placeholder}`)

@@ -21,19 +21,19 @@ export interface Broker {
   serve(line: ProxyConnection, authority: Authority): Promise<void>
 }
 
-/** A connection whose encryption ends here. Its requests go one after the other, as they came. */
+/** A connection whose TLS ends here. Its requests are forwarded one at a time, in order. */
 interface Inner extends ProxiedRequest {
   readonly inside: Authority
   waiting: number
   last: Promise<void>
 }
 
-/** Requests that a client may send before the answer to an earlier one; none that is in use sends any. */
+/** Most pipelined requests; no client in use pipelines. */
 const mostWaiting = 4
 
 /**
- * Each connection is a TLS server for the one host that was asked for, with a certificate of the sandbox's own authority,
- * and speaks HTTP/1.1: h2 is not offered. Every request in it is checked and sent on like one that came in the open.
+ * Each connection is a TLS server for the CONNECT host, with a certificate of the sandbox's own CA, and speaks HTTP/1.1:
+ * h2 is not offered. Every request in it is checked and forwarded like a plain one.
  */
 export function createBroker(ports: ProxyPorts, authority: CertificateAuthority): Broker {
   const { headBytes } = ports.limits
@@ -42,7 +42,9 @@ export function createBroker(ports: ProxyPorts, authority: CertificateAuthority)
     maxHeaderSize: headBytes,
     insecureHTTPParser: false,
     requireHostHeader: false,
-    ...{ headersTimeout: 0, requestTimeout: 0, keepAliveTimeout: 0 },
+    headersTimeout: 0,
+    requestTimeout: 0,
+    keepAliveTimeout: 0,
   })
   server.maxHeadersCount = 0
   const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
@@ -75,10 +77,12 @@ export function createBroker(ports: ProxyPorts, authority: CertificateAuthority)
   return {
     async serve(line, host) {
       const socket = new TLSSocket(line.socket, {
-        ...{ isServer: true, secureContext: authority.contextFor(host.host), ALPNProtocols: ['http/1.1'] },
+        isServer: true,
+        secureContext: authority.contextFor(host.host),
+        ALPNProtocols: ['http/1.1'],
         SNICallback: (name, give) => {
           if (isFor(host, name)) give(null)
-          else give(new Error('The encryption is for another name than the one that was asked for.'))
+          else give(new Error('The TLS server name differs from the CONNECT host.'))
         },
       })
       socket.on('error', () => {})
@@ -101,13 +105,13 @@ function fresh(): Pick<Inner, 'waiting' | 'last'> {
   return { waiting: 0, last: Promise.resolve() }
 }
 
-/** An address is not sent as a name. */
+/** An IP address is not sent as a server name. */
 function isFor({ host }: Authority, name: string): boolean {
   if (name === '') return isIP(host.replace(/^\[|\]$/g, '')) !== 0
   return name.toLowerCase().replace(/\.$/, '') === host
 }
 
-/** Never rejects: a failure is sent as a response while that is possible, and cuts the connection afterwards. */
+/** Never rejects: a failure is sent as a response while that is possible, and closes the connection afterwards. */
 async function answer(
   ports: ProxyPorts,
   inner: Inner,

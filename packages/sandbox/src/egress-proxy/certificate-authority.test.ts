@@ -10,7 +10,7 @@ import { connect, createServer } from 'node:tls'
 import { createCertificateAuthority, integer, oid, sequence, text } from './certificate-authority.ts'
 import { tempFolder } from './proxy.fixture.ts'
 
-test('DER is written as X.690 has it', () => {
+test('the DER encoder follows X.690', () => {
   assert.equal(integer(Uint8Array.of(0, 0)).toString('hex'), '020100')
   assert.equal(integer(Uint8Array.of(0x7f)).toString('hex'), '02017f')
   assert.equal(integer(Uint8Array.of(0, 0x80)).toString('hex'), '02020080')
@@ -20,7 +20,7 @@ test('DER is written as X.690 has it', () => {
   assert.equal(text(0x0c, 'x'.repeat(300)).subarray(0, 4).toString('hex'), '0c82012c')
 })
 
-test('a certificate is for its host alone, signed by the authority, and no authority itself', () => {
+test('a certificate is valid for its host alone, signed by the authority, and not a CA', () => {
   const authority = createCertificateAuthority()
   const ca = new X509Certificate(authority.certificate)
   assert.ok(ca.ca && ca.verify(ca.publicKey))
@@ -44,7 +44,7 @@ test('a certificate is for its host alone, signed by the authority, and no autho
   assert.equal(leaf.checkHost('example.com'), undefined)
 })
 
-test('openssl takes the chain at its strictest, and refuses it for another name or authority', async (t) => {
+test('openssl accepts the chain in strict mode and refuses it for another name or authority', async (t) => {
   const folder = await tempFolder(t)
   const [authority, other] = [createCertificateAuthority(), createCertificateAuthority()]
   const files = {
@@ -64,7 +64,7 @@ test('openssl takes the chain at its strictest, and refuses it for another name 
   assert.throws(() => verify('other', 'api.example.com'))
 })
 
-test('a TLS client that trusts the authority accepts it for the host, and no other does', async (t) => {
+test('a TLS client that trusts the authority accepts the certificate for the host; other clients refuse it', async (t) => {
   const authority = createCertificateAuthority()
   const server = createServer({ SNICallback: (name, give) => give(null, authority.contextFor(name)) })
   server.on('secureConnection', (socket) => socket.on('error', () => {}).end('hello')).on('tlsClientError', () => {})

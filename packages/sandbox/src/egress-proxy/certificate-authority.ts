@@ -2,7 +2,7 @@ import { createHash, generateKeyPairSync, type KeyObject, randomBytes, sign } fr
 import { isIP } from 'node:net'
 import { createSecureContext, type SecureContext } from 'node:tls'
 
-/** Tags of ASN.1 as far as a certificate has them; those from 0xa0 on are the certificate's own. */
+/** ASN.1 tags of a certificate; those from 0xa0 on are context-specific. */
 const tags = {
   boolean: 0x01,
   integer: 0x02,
@@ -15,7 +15,7 @@ const tags = {
   utcTime: 0x17,
 } as const
 
-/** One value of DER: its tag, its length and what it holds. */
+/** One DER value: tag, length and content. */
 function der(tag: number, ...parts: readonly Uint8Array[]): Buffer {
   const content = Buffer.concat(parts)
   return Buffer.concat([Buffer.of(tag, ...lengthOf(content.length)), content])
@@ -29,19 +29,19 @@ export function text(tag: number, value: string): Buffer {
   return der(tag, Buffer.from(value))
 }
 
-/** A whole number above 0 of any length; a zero in front keeps it from counting as below 0. */
+/** A positive integer of any length; a leading zero byte keeps it positive. */
 export function integer(bytes: Uint8Array): Buffer {
   const start = bytes.findIndex((byte) => byte !== 0)
   const plain = start < 0 ? Uint8Array.of(0) : bytes.subarray(start)
   return der(tags.integer, (plain[0] ?? 0) > 0x7f ? Buffer.concat([Buffer.of(0), plain]) : plain)
 }
 
-/** Bits whose number is a multiple of eight, unless `unused` says how many at the end do not count. */
+/** A bit string of whole bytes, unless `unused` gives the number of unused bits at the end. */
 function bits(bytes: Uint8Array, unused = 0): Buffer {
   return der(tags.bits, Buffer.of(unused), bytes)
 }
 
-/** An object identifier as it is written, `1.2.840.10045.4.3.2`. */
+/** An object identifier in dotted form, `1.2.840.10045.4.3.2`. */
 export function oid(written: string): Buffer {
   const [first = 0, second = 0, ...rest] = written.split('.').map(Number)
   return der(tags.oid, Buffer.from([first * 40 + second, ...rest].flatMap(base128)))
@@ -61,22 +61,22 @@ function lengthOf(length: number): number[] {
 }
 
 /**
- * Certificates for the hosts that one sandbox is shown us in place of. Its keys never leave this process, and nobody but
- * the sandbox trusts it.
+ * Certificates that the proxy presents to one sandbox in place of the hosts' own. The keys never leave this process, and
+ * only that sandbox trusts the CA.
  */
 export interface CertificateAuthority {
-  /** Its own certificate, as PEM. */
+  /** The CA certificate, as PEM. */
   readonly certificate: string
-  /** What a server for a host in its usual form shows; made when it is first asked for. */
+  /** The TLS context for a normalized host; created on first use. */
   contextFor(host: string): SecureContext
   /** The certificate for a host, and its key, as PEM. */
   pairFor(host: string): { readonly certificate: string; readonly key: string }
 }
 
-/** Hosts whose certificate is kept; below a wildcard a program can name any number of them. */
+/** Most cached hosts; below a wildcard a program can name any number of them. */
 const mostContexts = 64
 
-/** Makes keys and a certificate of its own; a millisecond. */
+/** Creates keys and a CA certificate; takes about a millisecond. */
 export function createCertificateAuthority(): CertificateAuthority {
   const own = keyPair()
   // One key serves all hosts: a holder of it could as well request a certificate here.
@@ -102,9 +102,9 @@ export function createCertificateAuthority(): CertificateAuthority {
 
 interface Keys {
   readonly privateKey: KeyObject
-  /** The public key as a certificate holds it. */
+  /** The SubjectPublicKeyInfo of the public key. */
   readonly spki: Buffer
-  /** Names it within certificates. */
+  /** The key identifier in certificates. */
   readonly id: Buffer
 }
 
@@ -122,7 +122,7 @@ interface Content {
 }
 
 const ecdsaWithSha256 = sequence(oid('1.2.840.10045.4.3.2'))
-/** All of the time that this form of date knows from 1970 on: the authority ends with its sandbox, whose clock may be any. */
+/** The full UTCTime range from 1970 on: the CA ends with its sandbox, whose clock may show any time. */
 const validity = sequence(text(tags.utcTime, '700101000000Z'), text(tags.utcTime, '491231235959Z'))
 const version3 = der(0xa0, integer(Uint8Array.of(2)))
 
@@ -148,7 +148,7 @@ function listOf(...extensions: readonly Buffer[]): Buffer {
   return der(0xa3, sequence(...extensions))
 }
 
-/** It may sign for hosts, and no other authority. */
+/** A CA for hosts, not for further CAs. */
 function authorityExtensions({ id }: Keys): Buffer {
   return listOf(
     extension('2.5.29.19', sequence(der(tags.boolean, Buffer.of(0xff)), integer(Uint8Array.of(0))), critical),
@@ -168,7 +168,7 @@ function hostExtensions(host: string, { id }: Keys, authority: Keys): Buffer {
   )
 }
 
-/** A name, or the bytes of an address. */
+/** A DNS name, or the bytes of an IP address. */
 function alternativeName(host: string): Buffer {
   const plain = host.replace(/^\[|\]$/g, '')
   const family = isIP(plain)
@@ -176,7 +176,7 @@ function alternativeName(host: string): Buffer {
   return der(0x87, family === 4 ? Buffer.from(plain.split('.').map(Number)) : ipv6Bytes(plain))
 }
 
-/** Of an address in the form that URLs give it: hexadecimal groups, and at most one gap. */
+/** The bytes of an IPv6 address in URL form: hexadecimal groups, and at most one `::`. */
 function ipv6Bytes(address: string): Buffer {
   const [front = '', back] = address.split('::')
   const groups = (half = ''): number[] =>

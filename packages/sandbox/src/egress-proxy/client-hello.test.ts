@@ -26,7 +26,7 @@ async function pass(host: string, ...pieces: readonly Uint8Array[]): Promise<Buf
 const other = [...u16(0x2b), ...sized([2, 3, 4])]
 const right = hello(other, named('a.example'), other)
 
-test('a hello for the host passes, whole or in pieces, and so does what follows', async () => {
+test('a ClientHello for the host passes, whole or in pieces, and so do the bytes after it', async () => {
   const rest = Buffer.from('rest')
   assert.deepEqual(await pass('a.example', right, rest), Buffer.concat([right, rest]))
   assert.deepEqual(await pass('a.example', Buffer.concat([right, rest])), Buffer.concat([right, rest]))
@@ -39,7 +39,7 @@ test('a hello for the host passes, whole or in pieces, and so does what follows'
   }
 })
 
-test('a hello for another name, for none or for several does not pass', async () => {
+test('a ClientHello for another name, for none or for several is refused', async () => {
   const wrong = [
     ...[hello(named('b.example')), hello(named('xa.example')), hello(named('a.example.b.example')), hello(other)],
     ...[hello(named('a.example', 'b.example')), hello(named('a.example'), named('b.example')), hello()],
@@ -49,13 +49,13 @@ test('a hello for another name, for none or for several does not pass', async ()
   await assert.rejects(pass('192.0.2.1', hello(named('b.example'))), fails('EGRESS_DENIED'))
 })
 
-test('what is cut off stays held back', async () => {
+test('an incomplete ClientHello is not forwarded', async () => {
   for (let length = 0; length < right.length; length += 1) {
     assert.equal((await pass('a.example', right.subarray(0, length))).length, 0)
   }
 })
 
-test('whatever the bytes are, they are held, refused, or a hello for the host', async () => {
+test('arbitrary bytes are buffered, refused, or a ClientHello for the host', async () => {
   const change = fc.tuple(fc.nat(right.length - 1), fc.nat(255))
   await fc.assert(
     fc.asyncProperty(fc.array(change, { minLength: 1, maxLength: 4 }), async (changes) => {

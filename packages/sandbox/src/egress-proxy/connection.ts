@@ -6,7 +6,7 @@ import type { CertificateAuthority } from './certificate-authority.ts'
 import type { AllowedOrigin, Authority } from './origins.ts'
 import type { BrokeredSecret } from './secrets.ts'
 
-/** What one sandbox may use of the network; every one is a ceiling. */
+/** Network limits of one sandbox. */
 export interface EgressProxyLimits {
   /** Connections at once; 64. */
   readonly connections: number
@@ -14,9 +14,9 @@ export interface EgressProxyLimits {
   readonly headBytes: number
   /** Time until the head of a request is complete; 10 s. */
   readonly headMs: number
-  /** Time in which nothing moves on a connection, in neither direction; 60 s. */
+  /** Idle time of a connection without bytes in either direction; 60 s. */
   readonly idleMs: number
-  /** Bytes to the sandbox on one connection, without heads; 64 MiB, or what egress allows of one body. */
+  /** Bytes to the sandbox on one connection, without heads; 64 MiB, or the body limit of egress. */
   readonly downBytes: number
   /** Bytes from the sandbox on one connection; 16 MiB. */
   readonly upBytes: number
@@ -34,15 +34,15 @@ export const usualLimits: EgressProxyLimits = {
   totalBytes: 268_435_456,
 }
 
-/** Counts what goes over one connection; throws LIMIT_EXCEEDED before the bytes that are too many go on. */
+/** Counts the bytes of one connection; throws LIMIT_EXCEEDED before bytes above the limit are forwarded. */
 export interface Meter {
   up(bytes: number): void
   down(bytes: number): void
 }
 
-/** What all connections of a sandbox share. */
+/** The byte budget that all connections of a sandbox share. */
 interface Budget {
-  /** Why there is no room for one more connection, when nothing is left. */
+  /** The refusal of a further connection, when the budget is used up. */
   refusal(): ToolError | undefined
   meter(): Meter
 }
@@ -69,7 +69,7 @@ export function overLimit(message: string): ToolError {
   return new ToolError('LIMIT_EXCEEDED', message)
 }
 
-/** Passes pieces on while the meter lets them. */
+/** Forwards chunks within the limits of the meter. */
 export async function* counted(
   source: AsyncIterable<Uint8Array>,
   count: (bytes: number) => void,
@@ -80,38 +80,43 @@ export async function* counted(
   }
 }
 
-/** What every connection of one sandbox goes through. */
+/** Everything that the connections of one sandbox share. */
 export interface ProxyPorts {
   readonly egress: Egress
   readonly owner: string
   readonly tenant?: string
-  /** The sandbox's own list, the same for egress at every request. */
+  /** The sandbox's own origin list, passed to egress with every request. */
   readonly only: readonly string[]
   readonly origins: readonly AllowedOrigin[]
   readonly limits: EgressProxyLimits
-  /** What placeholders stand for. */
+  /** The secrets behind the placeholders. */
   readonly secrets: readonly BrokeredSecret[]
   /** Issues certificates for hosts that may receive a secret; present with credentials only. */
   readonly authority?: CertificateAuthority
 }
 
-/** In whose name a sandbox asks egress, and how far. */
+/** The owner, tenant and limits under which a sandbox uses egress. */
 export function scopeOf({ owner, tenant, only }: ProxyPorts): EgressScope {
-  return tenant === undefined ? { owner, only } : { owner, tenant, only }
+  const scope = {
+    owner,
+    only,
+    onlyName: 'the list of origins of this program (`network.allow`, or the egress of its tool)',
+  }
+  return tenant === undefined ? scope : { ...scope, tenant }
 }
 
-/** One request on its way from the sandbox to egress. */
+/** One request from the sandbox to egress. */
 export interface ProxiedRequest {
   /** Aborted when the client no longer waits for the response. */
   readonly signal: AbortSignal
   readonly meter: Meter
-  /** Where the tunnel leads whose inside the request came from. */
+  /** The target of the tunnel that the request came through. */
   readonly inside?: Authority | undefined
-  /** Whether the request came encrypted. */
+  /** Whether the request came over TLS. */
   readonly secure: boolean
-  /** From here on the sandbox reads what it asked for. */
+  /** Marks the start of the response: the sandbox reads it from now on. */
   answered(): void
-  /** Something came that may have to wait before it goes on: the connection is in use. */
+  /** Resets the idle time when bytes arrive that are not forwarded yet. */
   moved(): void
 }
 
@@ -134,7 +139,7 @@ export class ProxyConnection implements ProxiedRequest {
   readonly socket: Socket
   readonly meter: Meter
   readonly secure = false
-  /** Where a tunnel leads whose inside is HTTP. */
+  /** The target of a tunnel that carries plain HTTP. */
   inside: Authority | undefined
   readonly #headMs: number
   readonly #idleMs: number
@@ -148,7 +153,7 @@ export class ProxyConnection implements ProxiedRequest {
     this.#headMs = headMs
     this.#idleMs = idleMs
     this.#head = this.#startClock()
-    socket.setTimeout(idleMs, () => this.fail(new ToolError('TIMEOUT', `Nothing moved for ${idleMs} ms.`)))
+    socket.setTimeout(idleMs, () => this.fail(new ToolError('TIMEOUT', `The connection was idle for ${idleMs} ms.`)))
     socket.once('close', () => this.#end(new ToolError('CANCELLED', 'The sandbox closed the connection.')))
   }
 
@@ -157,7 +162,7 @@ export class ProxyConnection implements ProxiedRequest {
     return this.#gone.signal
   }
 
-  /** Takes the one request of the connection; a second one fails them both. */
+  /** Accepts the one request of the connection; a second one fails both. */
   begin(headBytes: number): boolean {
     const first = this.#state === 'waits'
     if (first) this.#state = 'busy'
@@ -182,7 +187,7 @@ export class ProxyConnection implements ProxiedRequest {
     this.#head = this.#startClock()
   }
 
-  /** Ends the connection, with the reason where there is still room for one. */
+  /** Ends the connection, with the reason while no response has begun. */
   fail(error: unknown): void {
     if (this.#state === 'over') return
     const late = this.#state === 'answered'
@@ -207,12 +212,12 @@ export function refuse(socket: Socket, error: unknown): void {
   socket.end(refusal(error), () => socket.destroy())
 }
 
-/** A request that is not one, or not one for a proxy. */
+/** A malformed request, or one that is not for a proxy. */
 export function badRequest(message: string): ToolError {
   return new ToolError('INPUT_INVALID', message, { stage: 'execute' })
 }
 
-/** A request that names two hosts, of which one would be checked and the other one asked. */
+/** A request that names two hosts: one would be checked and the other contacted. */
 export function otherHost(): ToolError {
   return badRequest('The Host header names another host than the request.')
 }
@@ -224,17 +229,17 @@ interface Refused {
 }
 
 /**
- * The message of an error that the client may see. Messages of egress name what was requested, never the address behind
- * it; any other error is not shown.
+ * The message of an error that the client may see. Messages of egress name what was requested, never its address;
+ * other errors are not shown.
  */
 export function refused(error: unknown): Refused {
   const { code, message } = ToolError.is(error) ? error : new ToolError('INTERNAL', 'The proxy failed.')
-  // A limit of the sandbox is neither the request's fault nor the server's.
+  // A limit of the sandbox is the fault of neither the request nor the server.
   const status = code === 'LIMIT_EXCEEDED' ? 503 : codes[code].http
   return { status, body: `${`${code}: ${message}`.replace(/[^ -~]+/g, ' ').slice(0, 1_000)}\n` }
 }
 
-/** The same as a whole response. */
+/** The refusal as a complete response. */
 export function refusal(error: unknown): string {
   const { status, body } = refused(error)
   return [

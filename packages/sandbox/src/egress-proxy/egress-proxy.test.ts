@@ -10,7 +10,7 @@ import { proxyFor, received, tempFolder } from './proxy.fixture.ts'
 
 const root = process.getuid?.() === 0
 
-test('the socket is for its owner only', async (t) => {
+test('the proxy socket is accessible only to its owner', async (t) => {
   const { egress } = guard(t)
   const socketFolder = await tempFolder(t)
   const proxy = await createEgressProxy({ egress, owner: 'x', allow: [], socketFolder, uid: 54_321 })
@@ -21,7 +21,7 @@ test('the socket is for its owner only', async (t) => {
   assert.equal(uid, root ? 54_321 : process.getuid?.())
 })
 
-test('closing cuts every connection, whatever it is doing, and removes the socket', async (t) => {
+test('closing the proxy ends every connection in any state and removes the socket', async (t) => {
   const mute = await serveRaw(t, (socket) => void socket.resume())
   const allow = here(mute, { origin: `https://127.0.0.1:${mute.port}` })
   const { path, open, close, egress } = await proxyFor(t, { allow })
@@ -36,14 +36,14 @@ test('closing cuts every connection, whatever it is doing, and removes the socke
   assert.equal(existsSync(path), false)
   await close()
   assert.equal(await received(open()), '')
-  // Egress is somebody else's, and stays open.
+  // The proxy does not own the egress, which stays open.
   const other = await serve(t)
   egress.setRules(here(other))
   const response = await egress.request({ owner: 'test', url: other.origin, signal: t.signal })
   assert.equal(await response.text(), 'ok')
 })
 
-test('the signal closes it, also before it is open', async (t) => {
+test('the signal closes the proxy, also before it is open', async (t) => {
   const { egress } = guard(t)
   const options = { egress, owner: 'x', allow: [], socketFolder: await tempFolder(t) }
   const controller = new AbortController()
@@ -59,7 +59,7 @@ test('the signal closes it, also before it is open', async (t) => {
   assert.equal(existsSync(proxy.path), false)
 })
 
-test('what cannot be is said at the start: a wrong origin, a folder that is not there, a socket that is', async (t) => {
+test('opening the proxy fails for an invalid origin, a missing folder and an existing socket', async (t) => {
   const { egress } = guard(t)
   const options = { egress, owner: 'x', allow: [], socketFolder: await tempFolder(t) }
   await assert.rejects(createEgressProxy({ ...options, allow: ['example.com'] }), fails('INPUT_INVALID'))
@@ -73,7 +73,7 @@ test('what cannot be is said at the start: a wrong origin, a folder that is not 
   await proxy.close()
 })
 
-test('the list narrows what the rules allow and never widens it', async (t) => {
+test('the origin list narrows the egress rules and never widens them', async (t) => {
   const [both, ruled, listed] = [await serve(t), await serve(t), await serve(t)]
   const allow = here(both, ruled)
   const { send, events } = await proxyFor(t, { allow, only: [both.origin, listed.origin] })

@@ -4,6 +4,7 @@ import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import type { Egress } from '@gantry/core/internal/egress/egress'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import type { Credential } from '@gantry/core/internal/runtimes/runtime'
 import { createBroker } from './broker.ts'
 import { createCertificateAuthority } from './certificate-authority.ts'
@@ -29,11 +30,11 @@ export interface EgressProxyOptions {
   readonly egress: Egress
   /** The owner named in the events of egress. */
   readonly owner: string
-  /** For which tenant the sandbox runs. */
+  /** The tenant for which the sandbox runs. */
   readonly tenant?: string
   /** Origins as egress rules name them; they narrow what the rules allow and never widen it. */
   readonly allow: readonly string[]
-  /** Where `proxy.sock` is made: a folder of the caller that only the sandbox can enter. */
+  /** The folder of `proxy.sock`: owned by the caller, and accessible only to the sandbox. */
   readonly socketFolder: string
   /** The uid that owns the socket, when this process is root. */
   readonly uid?: number
@@ -46,24 +47,24 @@ export interface EgressProxyOptions {
 
 /**
  * The egress of one sandbox: an HTTP proxy on a Unix socket of the host, which checks each request and lets egress decide
- * and dial. It accepts `CONNECT host:port` and requests with a whole URL, one per connection; inside a tunnel to a host
- * that may receive a secret, whose TLS is terminated here, any number of them.
- * - Concurrency: as many connections as its limits say; one more is answered with 503.
- * - Errors: the client receives them as HTTP responses; none of them is thrown.
+ * and connect. It accepts `CONNECT host:port` and requests with an absolute URL, one per connection; inside a tunnel to a
+ * host that may receive a secret, whose TLS is terminated here, any number of them.
+ * - Concurrency: up to its connection limit; a further connection gets 503.
+ * - Errors: the client receives them as HTTP responses; none is thrown.
  * - Ownership: the creator closes it and removes the folder.
  */
 export interface EgressProxy {
-  /** Of the socket. */
+  /** The path of the socket. */
   readonly path: string
-  /** The placeholders, by the variables that hold them. */
+  /** The placeholders by variable. */
   readonly placeholders: { readonly [variable: string]: string }
-  /** The authority, as PEM, that programs must trust to reach hosts that receive a secret; absent without credentials. */
+  /** The CA certificate, as PEM, that programs must trust for hosts that receive a secret; absent without credentials. */
   readonly certificate?: string
-  /** Cuts every connection; resolves when the socket is gone. Harmless when repeated. */
+  /** Ends every connection; resolves when the socket is removed. Idempotent. */
   close(): Promise<void>
 }
 
-/** Opens the proxy. Throws INPUT_INVALID for a wrong `allow`, SANDBOX_INIT_FAILED when its socket cannot be made. */
+/** Opens the proxy. Throws INPUT_INVALID for an invalid `allow`, SANDBOX_INIT_FAILED when its socket cannot be created. */
 export async function createEgressProxy(options: EgressProxyOptions): Promise<EgressProxy> {
   const { egress, owner, tenant, socketFolder, uid, signal } = options
   const origins = parseAllow(options.allow)
@@ -77,11 +78,10 @@ export async function createEgressProxy(options: EgressProxyOptions): Promise<Eg
   const shown = authority === undefined ? {} : { certificate: authority.certificate }
   const path = join(socketFolder, 'proxy.sock')
   const close = async (): Promise<void> => {
-    signal?.removeEventListener('abort', onAbort)
+    stopListening?.()
     await server.close()
   }
-  const onAbort = (): void => void close()
-  signal?.addEventListener('abort', onAbort)
+  const stopListening = signal && onAbort(signal, () => void close())
   try {
     await server.listen(path)
     await chmod(path, 0o600)
@@ -108,19 +108,21 @@ function serve(ports: ProxyPorts): ProxyServer {
   const server = createServer({
     maxHeaderSize: limits.headBytes,
     insecureHTTPParser: false,
-    // Whether the header is there and right is looked at with the rest of the request, where a reason can be given.
+    // The Host header is checked with the rest of the request, where a reason can be returned.
     requireHostHeader: false,
-    // Every connection has its own clocks.
-    ...{ headersTimeout: 0, requestTimeout: 0, keepAliveTimeout: 0 },
+    // Every connection has its own timers.
+    headersTimeout: 0,
+    requestTimeout: 0,
+    keepAliveTimeout: 0,
   })
-  // Some versions of Node drop headers beyond a number without a word; their bytes are limited anyway.
+  // Node silently drops headers above a number; their bytes are limited anyway.
   server.maxHeadersCount = 0
   const tooLong = badRequest(`The head of the request has more than ${limits.headBytes} bytes.`)
   const crowded = overLimit(`A sandbox may have ${limits.connections} connections at once.`)
   let closed: Promise<void> | undefined
 
   const admit = (socket: Socket): void => {
-    // A tunnel to an http origin comes back as a connection.
+    // A tunnel to an http origin re-enters as a connection.
     if (lines.has(socket)) return
     socket.on('error', () => {})
     const refused = lines.size < limits.connections ? budget.refusal() : crowded
@@ -133,7 +135,7 @@ function serve(ports: ProxyPorts): ProxyServer {
     request.on('error', () => {})
     const bytes = headBytes(request)
     try {
-      // Node does not count what stands between names and values.
+      // Node does not count the separators between names and values.
       if (bytes > limits.headBytes) throw tooLong
       if (line?.begin(bytes) === true) await work(line)
     } catch (error) {
@@ -158,7 +160,7 @@ function serve(ports: ProxyPorts): ProxyServer {
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     lines.get(socket)?.fail(error.code === 'HPE_HEADER_OVERFLOW' ? tooLong : badRequest('This is not HTTP/1.1.'))
   })
-  // The connection handles it too, but Node destroys the socket without a listener here.
+  // The connection handles the timeout; without a listener here Node destroys the socket.
   server.on('timeout', () => {})
 
   return {
@@ -166,7 +168,7 @@ function serve(ports: ProxyPorts): ProxyServer {
     close() {
       closed ??= new Promise((resolve) => server.close(() => resolve()))
       server.closeAllConnections()
-      // Node no longer counts those that a tunnel took over.
+      // Node no longer counts the sockets of tunnels.
       for (const socket of lines.keys()) socket.destroy()
       return closed
     },
@@ -175,13 +177,13 @@ function serve(ports: ProxyPorts): ProxyServer {
 
 function listen(server: Server, path: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
-  // Stays for the life of the server: later errors have no receiver.
+  // Stays for the life of the server: later errors have no other listener.
   server.on('error', reject)
   server.listen(path, () => resolve())
   return promise
 }
 
-/** What a head counts for: its text, near enough. */
+/** The approximate size of a request head. */
 function headBytes({ url = '', rawHeaders }: IncomingMessage): number {
   return rawHeaders.reduce((bytes, text) => bytes + text.length + 2, url.length)
 }

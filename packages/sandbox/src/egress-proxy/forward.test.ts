@@ -18,16 +18,26 @@ async function setUp(t: TestContext, handler: Parameters<typeof serve>[1]) {
   return { server, ...(await proxyFor(t, { allow: here(server) })) }
 }
 
-test('headers of the connection and for the proxy stay behind, and all others go on', async (t) => {
+test('the proxy drops hop-by-hop and proxy headers and forwards all others', async (t) => {
   const { server, send } = await setUp(t, (_, response) => {
     response.setHeader('set-cookie', ['a=1', 'b=2'])
     response.writeHead(201, { 'x-hop': '1', connection: 'close, x-hop', 'x-kept': '2', 'proxy-authenticate': 'Basic' })
     response.end('made')
   })
   const lines = [
-    ...['Connection: x-mine, keep-alive', 'X-Mine: 1', 'Keep-Alive: 5', 'Proxy-Authorization: Basic c2VjcmV0'],
-    ...['Proxy-Connection: keep-alive', 'TE: trailers', 'Authorization: Bearer own', 'Cookie: a=1', 'Cookie: b=2'],
-    ...['X-Twice: 1', 'X-Twice: 2', '__proto__: harmless', 'Accept-Encoding: gzip'],
+    'Connection: x-mine, keep-alive',
+    'X-Mine: 1',
+    'Keep-Alive: 5',
+    'Proxy-Authorization: Basic c2VjcmV0',
+    'Proxy-Connection: keep-alive',
+    'TE: trailers',
+    'Authorization: Bearer own',
+    'Cookie: a=1',
+    'Cookie: b=2',
+    'X-Twice: 1',
+    'X-Twice: 2',
+    '__proto__: harmless',
+    'Accept-Encoding: gzip',
   ]
   const text = await send(head('DELETE', server.origin, '/a/../b?c=%2F', ...lines))
   const [seen] = server.seen
@@ -47,12 +57,16 @@ test('headers of the connection and for the proxy stay behind, and all others go
   assert.equal(status, 'HTTP/1.1 201 Created')
   const names = rest.map((line) => line.toLowerCase()).filter((line) => !line.startsWith('date:'))
   assert.deepEqual(names.sort(), [
-    ...['connection: close', 'set-cookie: a=1', 'set-cookie: b=2', 'transfer-encoding: chunked', 'x-kept: 2'],
+    'connection: close',
+    'set-cookie: a=1',
+    'set-cookie: b=2',
+    'transfer-encoding: chunked',
+    'x-kept: 2',
   ])
   assert.match(bodyOf(text), /\r\nmade\r\n0\r\n/)
 })
 
-test('a body that comes encoded though nobody asked for that is decoded, and its old length is not told', async (t) => {
+test('the proxy decodes a body with an unrequested content encoding and drops its old length', async (t) => {
   const encoded = gzipSync('plain words')
   const { server, send } = await setUp(t, (_, response) => {
     response.writeHead(200, { 'content-encoding': 'gzip', 'content-length': encoded.length }).end(encoded)
@@ -62,7 +76,7 @@ test('a body that comes encoded though nobody asked for that is decoded, and its
   assert.doesNotMatch(text, /content-encoding|content-length/i)
 })
 
-test('what has no body keeps the headers that speak of one', async (t) => {
+test('a response without a body keeps its body headers', async (t) => {
   const { server, send } = await setUp(t, (request, response) => {
     if (request.method === 'HEAD') response.writeHead(200, { 'content-length': 5 }).end()
     else response.writeHead(304, { etag: '"x"' }).end()
@@ -71,7 +85,7 @@ test('what has no body keeps the headers that speak of one', async (t) => {
   assert.match(await send(head('GET', server.origin, '/')), /^HTTP\/1.1 304 .*etag: "x"\r\n.*\r\n\r\n$/is)
 })
 
-test('a redirect is given to the client, not followed', async (t) => {
+test('the proxy returns a redirect to the client and does not follow it', async (t) => {
   const other = await serve(t)
   const { server, send } = await setUp(t, (_, response) => {
     response.writeHead(302, { location: `${other.origin}/private` }).end()
@@ -80,7 +94,7 @@ test('a redirect is given to the client, not followed', async (t) => {
   assert.equal(other.connections(), 0)
 })
 
-test('a body goes to the server with its length, or in chunks where it has none or is large', async (t) => {
+test('the proxy sends a body with its length, or chunked when the length is unknown or large', async (t) => {
   const { server, send } = await setUp(t, (_, response) => void response.end('ok'))
   const large = 'x'.repeat(1_500_000)
   await send(head('POST', server.origin, '/', 'Content-Length: 5', 'Content-Type: text/plain'), 'hello')
@@ -98,7 +112,7 @@ test('a body goes to the server with its length, or in chunks where it has none 
   )
 })
 
-test('bytes go both ways while both are still going', async (t) => {
+test('the proxy streams request and response bodies at the same time', async (t) => {
   const server = await serveRaw(t, (socket) => {
     socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n')
     socket.on('data', (piece) => {
@@ -117,7 +131,7 @@ test('bytes go both ways while both are still going', async (t) => {
   assert.match(text, /^HTTP\/1.1 200 OK.*ONE.*TWO\r\n0\r\n\r\n$/s)
 })
 
-test('a client that waits to be asked for its body is asked only when the request may go out', async (t) => {
+test('the proxy sends 100 Continue only for an allowed request', async (t) => {
   const { server, send } = await setUp(t, (_, response) => void response.end('ok'))
   const lines = ['Expect: 100-continue', 'Transfer-Encoding: chunked']
   const text = await send(head('POST', server.origin, '/', ...lines), '2\r\nhi\r\n0\r\n\r\n')
@@ -126,7 +140,7 @@ test('a client that waits to be asked for its body is asked only when the reques
   assert.match(await send(head('POST', 'http://other.test', '/', ...lines)), /^HTTP\/1.1 403 .*\nEGRESS_DENIED: /s)
 })
 
-test('a server that answers before it has read the body is heard, and what breaks off is broken off', async (t) => {
+test('the proxy forwards a response that arrives before the request body ends, and a truncated body stays truncated', async (t) => {
   const early = await serveRaw(t, (socket) => {
     const answer = `HTTP/1.1 413 No\r\nContent-Length: 1000000\r\n\r\n${'y'.repeat(1_000_000)}`
     socket.once('data', () => void socket.pause().write(answer))
@@ -134,15 +148,15 @@ test('a server that answers before it has read the body is heard, and what break
   const short = await answering(t, 'HTTP/1.1 200 OK\r\nContent-Length: 30\r\n\r\nhalf')
   const { send } = await proxyFor(t, { allow: here(early, short) })
   const large = 'x'.repeat(12_000_000)
-  const told = await send(head('PUT', early.origin, '/', `Content-Length: ${large.length}`), large)
-  assert.equal(headOf(told)[0], 'HTTP/1.1 413 Payload Too Large')
-  assert.equal(bodyOf(told).length, 1_000_000)
+  const early413 = await send(head('PUT', early.origin, '/', `Content-Length: ${large.length}`), large)
+  assert.equal(headOf(early413)[0], 'HTTP/1.1 413 Payload Too Large')
+  assert.equal(bodyOf(early413).length, 1_000_000)
   const text = await send(head('GET', short.origin, '/'))
   assert.match(text, /Content-Length: 30\r\n/i)
   assert.ok(bodyOf(text).length < 30, text)
 })
 
-test('a server that is not there, or does not speak HTTP, is a reason in one line', async (t) => {
+test('the proxy reports an unreachable or non-HTTP server in one line', async (t) => {
   const odd = await answering(t, 'SSH-2.0-OpenSSH_9.2\r\n')
   const gone = { origin: 'http://127.0.0.1:1' }
   const { send } = await proxyFor(t, { allow: here(odd, gone) })
@@ -150,7 +164,7 @@ test('a server that is not there, or does not speak HTTP, is a reason in one lin
   assert.match(await send(head('GET', gone.origin, '/')), /^HTTP\/1.1 503 .*\r\n\r\nBACKEND_UNAVAILABLE: [^\n]*\n$/s)
 })
 
-test('a client that goes away takes its request with it', async (t) => {
+test('the proxy cancels the request of a client that disconnects', async (t) => {
   const arrived = Promise.withResolvers<void>()
   const left = Promise.withResolvers<void>()
   const server = await serveRaw(t, (socket) => {
@@ -165,7 +179,7 @@ test('a client that goes away takes its request with it', async (t) => {
   await left.promise
 })
 
-test('a client that is gone when the answer comes harms nobody', async (t) => {
+test('a client that disconnects before the response does not affect other connections', async (t) => {
   const asked = Promise.withResolvers<void>()
   const answer = Promise.withResolvers<void>()
   const lookup: HostLookup = async () => {

@@ -3,7 +3,7 @@ import { buffer } from 'node:stream/consumers'
 import { pipeline } from 'node:stream/promises'
 import { ToolError } from '@gantry/contract'
 import type { EgressResponse } from '@gantry/core/internal/egress/egress'
-import { isFramingHeader } from '@gantry/core/internal/ids/header-names'
+import { isFramingHeader } from '@gantry/core/internal/egress/headers'
 import {
   badRequest,
   counted,
@@ -27,15 +27,15 @@ import {
   withoutRange,
 } from './secrets.ts'
 
-/** Bodies of this many bytes are sent as one, because many servers do not take a body without its length. */
+/** Bodies up to this size are buffered, because many servers refuse a body without a length. */
 const wholeBytes = 1_048_576
 
-/** Answers of this many bytes are cleared of secrets as one, so that their length can be sent. */
+/** Responses up to this size are buffered while secrets are removed, so that their length can be sent. */
 const clearedBytes = 65_536
 
 /**
- * Sends a request on through egress, and what comes back to the sandbox; redirects are the client's to follow. Secrets
- * go in, and come out again, where the origin may receive them; every other origin gets the placeholder as it is.
+ * Forwards a request through egress and its response to the sandbox; redirects are left to the client. Secrets are
+ * inserted and removed again for origins that may receive them; every other origin gets the placeholder unchanged.
  */
 export async function forward(
   ports: ProxyPorts,
@@ -51,11 +51,16 @@ export async function forward(
   const body = bodyOf(request, response, proxied, limits.upBytes)
   const pieces = body === undefined ? undefined : insertIntoBody(body.pieces, headers, secrets)
   const answer = await egress.request({
-    ...{ ...scopeOf(ports), signal, method: request.method ?? '', url: insertIntoQuery(url, secrets) },
+    ...scopeOf(ports),
+    signal,
+    method: request.method ?? '',
+    url: insertIntoQuery(url, secrets),
     headers: secrets.length === 0 ? headers : withoutRange(insertIntoHeaders(headers, secrets)),
     ...(pieces === undefined ? {} : { body: body?.whole === true ? await buffer(pieces) : pieces }),
-    // The connection's own clock runs while nothing comes.
-    ...{ maxBytes: limits.downBytes, headersMs: 0, idleMs: 0 },
+    // The idle timer of the connection applies while no bytes arrive.
+    maxBytes: limits.downBytes,
+    headersMs: 0,
+    idleMs: 0,
   })
   try {
     signal.throwIfAborted()
@@ -64,7 +69,7 @@ export async function forward(
     const sent = secrets.length === 0 ? asSent(answer) : await cleared(answer, request.method, secrets, proxied)
     response.writeHead(answer.status, sent.headers)
     proxied.answered()
-    // Clearing may hold back the first bytes of the body; the client gets the head at once.
+    // Redaction may hold back the first bytes of the body; the client gets the head at once.
     if (secrets.length > 0 && sent.whole === undefined) response.flushHeaders()
     if (sent.whole === undefined) await pipeline(counted(sent.body, meter.down), response, { signal })
     else await endWith(response, sent.whole, meter)
@@ -73,7 +78,7 @@ export async function forward(
   }
 }
 
-/** What the sandbox reads; `whole` when the body is here. */
+/** The response for the sandbox; `whole` when its body is buffered. */
 interface Sent {
   readonly headers: string[]
   readonly body: AsyncIterable<Uint8Array>
@@ -84,7 +89,7 @@ function asSent({ headers, body }: EgressResponse): Sent {
   return { headers: answerHeaders(headers), body }
 }
 
-/** An answer with placeholders in the place of secrets, which changes its length. */
+/** A response with placeholders in place of secrets, which changes its length. */
 async function cleared(
   answer: EgressResponse,
   method = '',
@@ -106,9 +111,9 @@ async function cleared(
   return { headers: [...rest, 'content-length', String(whole.length)], body: answer.body, whole }
 }
 
-/** Egress undoes the encoding of a body, but not one of the way that it came. */
+/** Egress decodes a content encoding, but not a transfer encoding. */
 function unreadable(): ToolError {
-  return new ToolError('BACKEND_FAILED', 'The server sent a body in a transfer coding that cannot be read.')
+  return new ToolError('BACKEND_FAILED', 'The server sent a body with an unsupported transfer encoding.')
 }
 
 function endWith(response: ServerResponse, bytes: Uint8Array, meter: Meter): Promise<void> {
@@ -119,21 +124,21 @@ function endWith(response: ServerResponse, bytes: Uint8Array, meter: Meter): Pro
   return promise
 }
 
-/** Where a request goes; throws INPUT_INVALID when it does not say so in one way only. */
+/** The target of a request; throws INPUT_INVALID when it is missing or ambiguous. */
 export function targetOf(request: IncomingMessage, { inside, secure }: ProxiedRequest): RequestTarget {
   const text = request.url ?? ''
   const target = inside === undefined ? parseTarget(text) : parsePath(text, inside, secure)
   const form = inside === undefined ? 'GET http://host/path' : 'GET /path'
   if (target === undefined) throw badRequest(`The target of the request is not as in "${form}".`)
   if (!isNamedBy(request.headersDistinct.host, target.authority, target.usualPort)) throw otherHost()
-  // Without a listener for it Node hands it over as a request.
+  // Without an upgrade listener Node emits an upgrade as a request.
   if (request.headers.upgrade !== undefined && !secure) {
-    throw new ToolError('EGRESS_DENIED', 'A connection may not be turned into one of another protocol.')
+    throw new ToolError('EGRESS_DENIED', 'A connection cannot be upgraded to another protocol.')
   }
   return target
 }
 
-/** The body of a request, if it has one; throws when it is too long from the start. */
+/** The body of a request, if it has one; throws when its declared length is too long. */
 function bodyOf(
   request: IncomingMessage,
   response: ServerResponse,
@@ -147,29 +152,29 @@ function bodyOf(
   return { pieces: counted(piecesOf(request, response), meter.up), whole: Number(length) <= wholeBytes }
 }
 
-/** Pieces as they come; a client that waits to be asked for them is asked only when egress wants them. */
+/** Chunks as they arrive; 100 Continue is sent only when egress reads the body. */
 async function* piecesOf(request: IncomingMessage, response: ServerResponse): AsyncGenerator<Uint8Array, void> {
   if (/^100-continue$/i.test(request.headers.expect ?? '')) response.writeContinue()
   yield* request
 }
 
-/** The headers for the server: without those of this connection, and asking for a body that needs no decoding. */
+/** The headers for the server: without hop-by-hop headers, and with `accept-encoding: identity`. */
 export function headersOf(request: IncomingMessage): { readonly [name: string]: string } {
   const dropped = named(request.headers.connection)
   const kept = Object.entries(request.headersDistinct).filter(([name]) => !isFramingHeader(name) && !dropped.has(name))
   const joined = kept.map(([name, values = []]) => [name, values.join(name === 'cookie' ? '; ' : ', ')] as const)
-  // Egress decodes whatever comes, so that a part of a file, or its length, would no longer be what the server meant.
+  // Egress decodes every encoding, so that ranges and lengths would no longer match the encoded body.
   return Object.fromEntries([...joined, ['accept-encoding', 'identity']])
 }
 
-/** Names and values in turn. Egress has taken out the length of what it decoded. */
+/** Names and values alternating. Egress has removed the length of a decoded body. */
 function answerHeaders(headers: Headers): string[] {
   const dropped = named(headers.get('connection') ?? undefined)
   const stays = (name: string): boolean => name === 'content-length' || !(isFramingHeader(name) || dropped.has(name))
   return [...headers].filter(([name]) => stays(name)).flat()
 }
 
-/** Headers that a Connection header keeps to this connection. */
+/** Headers that a Connection header declares hop-by-hop. */
 function named(connection = ''): ReadonlySet<string> {
   return new Set(connection.split(',').map((name) => name.trim().toLowerCase()))
 }

@@ -19,18 +19,18 @@ async function setUp(t: TestContext, limits: Partial<EgressProxyLimits>, bytes =
   return { server, get, ...proxy }
 }
 
-test('52: of ten thousand connections sixty-four are held, and the others are told why not', async (t) => {
+test('52: of ten thousand connections the proxy accepts sixty-four and refuses the others with a reason', async (t) => {
   const { open, send, get } = await setUp(t, { headMs: 600_000 })
   const held = new Set<Socket>()
   let refused = 0
   const one = async (): Promise<void> => {
     const socket = open()
     held.add(socket)
-    const told = received(socket).then((text) => {
+    const answered = received(socket).then((text) => {
       held.delete(socket)
       if (overLimit.test(text)) refused += 1
     })
-    await Promise.race([told, once(socket, 'connect')])
+    await Promise.race([answered, once(socket, 'connect')])
   }
   for (let wave = 0; wave < 100; wave += 1) {
     await Promise.all(Array.from({ length: 100 }, one))
@@ -48,7 +48,7 @@ test('52: of ten thousand connections sixty-four are held, and the others are to
   for (const socket of held) socket.destroy()
 })
 
-test('52: a head that does not come to its end in time is given up, though bytes keep coming', async (t) => {
+test('52: the proxy times out an unfinished request head, even while bytes arrive', async (t) => {
   const { open, server } = await setUp(t, { headMs: 150 })
   const silent = open()
   const slow = open()
@@ -63,7 +63,7 @@ test('52: a head that does not come to its end in time is given up, though bytes
   assert.equal(server.connections(), 0)
 })
 
-test('a head that is too long is refused, in one piece and in many', async (t) => {
+test('a request head that is too long is refused, in one piece and in many', async (t) => {
   const { send, get, server } = await setUp(t, { headBytes: 4_096 })
   assert.match(await send(get.replace('\r\n', `\r\nX: ${'x'.repeat(3_000)}\r\n`)), /^HTTP\/1.1 200 /)
   const long = /^HTTP\/1.1 400 .*\r\n\r\nINPUT_INVALID: The head of the request has more than 4096 bytes.\n$/s
@@ -73,7 +73,7 @@ test('a head that is too long is refused, in one piece and in many', async (t) =
   assert.equal(server.seen.length, 1)
 })
 
-test('a connection on which nothing moves is given up, with a reason as long as there is room for one', async (t) => {
+test('the proxy closes an idle connection, with a reason when no response has begun', async (t) => {
   const left = Promise.withResolvers<void>()
   const mute = await serveRaw(t, (socket) => void socket.on('close', left.resolve).resume())
   const stuck = await serveRaw(t, (socket) => {
@@ -81,7 +81,7 @@ test('a connection on which nothing moves is given up, with a reason as long as 
   })
   const secure = { origin: `https://secure.test:${mute.port}` }
   const { send } = await proxyFor(t, { allow: here(mute, stuck, secure), lookup, limits: { idleMs: 150 } })
-  const timeout = /^HTTP\/1.1 504 .*\r\n\r\nTIMEOUT: Nothing moved for 150 ms.\n$/s
+  const timeout = /^HTTP\/1.1 504 .*\r\n\r\nTIMEOUT: The connection was idle for 150 ms.\n$/s
   assert.match(await send(head(`GET ${mute.origin}/ HTTP/1.1`)), timeout)
   await left.promise
   const upload = head(`POST ${mute.origin}/ HTTP/1.1`, 'Transfer-Encoding: chunked')
@@ -90,7 +90,7 @@ test('a connection on which nothing moves is given up, with a reason as long as 
   assert.match(await send(head(`CONNECT secure.test:${mute.port} HTTP/1.1`)), /200 Connection established\r\n\r\n$/)
 })
 
-test('a body beyond the limit of a connection does not go through, in neither direction', async (t) => {
+test('the proxy stops a body at the byte limit of the connection, in both directions', async (t) => {
   const { server, send, get } = await setUp(t, { upBytes: 2_000, downBytes: 10_000 }, 10_000)
   const post = (...lines: readonly string[]): string => head(`POST ${server.origin}/ HTTP/1.1`, ...lines)
   assert.match(await send(get), /x{10000}$/)
@@ -106,7 +106,7 @@ test('a body beyond the limit of a connection does not go through, in neither di
   assert.match(await more.send(more.get), /^HTTP\/1.1 502 .*\r\n\r\nRESULT_TOO_LARGE: /s)
 })
 
-/** A server that sends `bytes` to whoever greets it, and counts what it gets. */
+/** A server that sends `bytes` to each client that greets it, and counts what it receives. */
 async function serveBytes(t: TestContext, bytes: number) {
   const got = { bytes: 0 }
   const server = createTlsServer({ key: testKey, cert: testCertificate }, (socket) => {
@@ -140,7 +140,7 @@ async function throughTunnel({ open }: TestProxy, port: number, send: number, en
   return came
 }
 
-test('a tunnel is cut at the limit of a connection, in either direction', async (t) => {
+test('the proxy closes a tunnel at the byte limit of the connection, in both directions', async (t) => {
   const server = await serveBytes(t, 300_000)
   const allow = here(server)
   const roomy = await proxyFor(t, { allow, lookup })
@@ -154,7 +154,7 @@ test('a tunnel is cut at the limit of a connection, in either direction', async 
   assert.ok(server.got.bytes < 100_000, `${server.got.bytes}`)
 })
 
-test('when all connections together have used up their bytes, the network is over', async (t) => {
+test('the proxy refuses new connections when all connections together reach the total byte limit', async (t) => {
   const { send, get, server } = await setUp(t, { totalBytes: 25_000 }, 10_000)
   assert.match(await send(get), /x{10000}$/)
   assert.match(await send(get), /x{10000}$/)
@@ -164,7 +164,7 @@ test('when all connections together have used up their bytes, the network is ove
   assert.equal(server.seen.length, 3)
 })
 
-test('heads count too, so that nothing is carried out by them for free', async (t) => {
+test('request heads count towards the byte limit', async (t) => {
   const { send, get } = await setUp(t, { totalBytes: 50_000 })
   const big = get.replace('\r\n', `\r\nX: ${'x'.repeat(10_000)}\r\n`)
   const answers: string[] = []

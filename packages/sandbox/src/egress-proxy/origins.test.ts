@@ -5,7 +5,10 @@ import { parseRules } from '@gantry/core/internal/egress/rules'
 import { isListed, outsideOf, overlap, parseAllow } from './origins.ts'
 
 const right = [
-  ...['https://api.example.com', 'http://localhost:8080', 'https://*.example.com', 'HTTPS://API.example.com:443'],
+  'https://api.example.com',
+  'http://localhost:8080',
+  'https://*.example.com',
+  'HTTPS://API.example.com:443',
   ...[
     'http://127.0.0.1:80',
     'http://[::1]:8080',
@@ -13,10 +16,17 @@ const right = [
     'http://a_b.example',
     'http://example.com.',
   ],
-  ...['https://*.a.b.example:8443', 'http://2130706433'],
+  'https://*.a.b.example:8443',
+  'http://2130706433',
 ]
 const wrong: readonly unknown[] = [
-  ...['', 'example.com', 'https://', 'https://example.com/', 'https://user@example.com', 'ftp://example.com', '*'],
+  '',
+  'example.com',
+  'https://',
+  'https://example.com/',
+  'https://user@example.com',
+  'ftp://example.com',
+  '*',
   ...[
     'https://*.com',
     'https://*.com.',
@@ -37,7 +47,7 @@ const wrong: readonly unknown[] = [
   ...[42, null, undefined, {}, ['https://example.com']],
 ]
 
-test('an entry is right or wrong as it is for the rules of egress', () => {
+test('origin lists accept and refuse the same entries as the egress rules', () => {
   for (const entry of right) {
     const [mine] = parseAllow([entry])
     const [rule] = parseRules([entry], '')
@@ -54,7 +64,7 @@ test('an entry is right or wrong as it is for the rules of egress', () => {
   }
 })
 
-test('wrong entries are told with their places', () => {
+test('invalid entries are reported with their paths', () => {
   const find = (allow: unknown): string[] | undefined => {
     try {
       parseAllow(allow)
@@ -71,7 +81,7 @@ test('wrong entries are told with their places', () => {
   assert.equal(find([]), undefined)
 })
 
-test('a list names an origin by scheme, host and port, or every name below one', () => {
+test('a list entry matches an origin by scheme, host and port, or every subdomain by a wildcard', () => {
   const origins = parseAllow(['https://*.example.com', 'http://[::1]:8080'])
   assert.ok(isListed(origins, 'https', { host: 'a.b.example.com', port: 443 }))
   assert.ok(isListed(origins, 'http', { host: '[::1]', port: 8080 }))
@@ -81,7 +91,7 @@ test('a list names an origin by scheme, host and port, or every name below one',
   assert.ok(!isListed(origins, 'https', { host: 'a.example.com', port: 8443 }))
 })
 
-test('a list is within another when that names every origin of it', () => {
+test('a list is a subset of another when the other matches each of its origins', () => {
   const list = ['https://a.example', 'https://*.b.example', 'http://c.example:8080']
   const inside = ['https://a.example', 'https://A.example:443', 'https://x.b.example', 'https://*.b.example']
   assert.deepEqual(outsideOf([...inside, 'https://*.x.b.example', 'http://c.example:8080'], list), [])
@@ -99,7 +109,7 @@ test('a list is within another when that names every origin of it', () => {
   assert.deepEqual(outsideOf(['https://a.example'], []), ['https://a.example'])
 })
 
-test('two lists meet when some origin is in both', () => {
+test('two lists overlap when some origin matches both', () => {
   assert.ok(overlap(['https://*.a.example'], ['http://x.example', 'https://b.a.example']))
   assert.ok(overlap(['https://b.a.example'], ['https://*.a.example']))
   assert.ok(!overlap(['https://a.example'], ['https://*.a.example', 'http://a.example', 'https://a.example:444']))

@@ -1,7 +1,8 @@
 import { isIP } from 'node:net'
-import { type Issue, ToolError } from '@gantry/contract'
+import type { Issue } from '@gantry/contract'
+import { refuse } from '@gantry/core/internal/options/options'
 
-/** An origin that a sandbox may reach, as far as the proxy has to know it; the rules of egress decide. */
+/** An origin that a sandbox may reach, as far as the proxy needs it; the egress rules decide. */
 export interface AllowedOrigin {
   readonly scheme: string
   /** Without the `*.` when `below` is set. */
@@ -10,32 +11,32 @@ export interface AllowedOrigin {
   readonly port: number
 }
 
-/** Parses `network.allow`, or throws INPUT_INVALID with the path of each entry that egress would not understand. */
+/** Parses `network.allow`, or throws INPUT_INVALID with the path of each entry that egress would refuse. */
 export function parseAllow(allow: unknown): readonly AllowedOrigin[] {
-  const issues: Issue[] = []
-  if (!Array.isArray(allow)) issues.push({ path: '/network/allow', message: 'must be a list of origins' })
+  refuse('network of the sandbox', allowIssues(allow, '/network/allow'), 'INPUT_INVALID')
   const list: readonly unknown[] = Array.isArray(allow) ? allow : []
-  const origins = list.map((entry, index) => {
-    const origin = typeof entry === 'string' ? parseOrigin(entry) : undefined
-    const message = 'must be only scheme, host and port, such as "https://api.example.com"'
-    if (origin === undefined) issues.push({ path: `/network/allow/${index}`, message })
-    return origin
-  })
-  if (issues.length > 0) {
-    const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
-    throw new ToolError('INPUT_INVALID', `What the sandbox may reach is wrong: ${text}.`, { details: { issues } })
-  }
-  return origins.filter((origin) => origin !== undefined)
+  return list.map(originOf).filter((origin) => origin !== undefined)
 }
 
-/** Whether an origin of this scheme is on the list. */
+/** Issues of an origin list, at paths below `path`. */
+export function allowIssues(allow: unknown, path: string): readonly Issue[] {
+  if (!Array.isArray(allow)) return [{ path, message: 'must be a list of origins' }]
+  const message = 'must be only scheme, host and port, such as "https://api.example.com"'
+  return allow.flatMap((entry, index) => (originOf(entry) === undefined ? [{ path: `${path}/${index}`, message }] : []))
+}
+
+function originOf(entry: unknown): AllowedOrigin | undefined {
+  return typeof entry === 'string' ? parseOrigin(entry) : undefined
+}
+
+/** Whether the list contains an origin of this scheme. */
 export function isListed(origins: readonly AllowedOrigin[], scheme: string, { host, port }: Authority): boolean {
   const fits = (origin: AllowedOrigin): boolean =>
     origin.below ? host.endsWith(`.${origin.host}`) : host === origin.host
   return origins.some((origin) => origin.scheme === scheme && origin.port === port && fits(origin))
 }
 
-/** Entries of a list that another does not name wholly. */
+/** Entries of a list that another list does not cover completely. */
 export function outsideOf(entries: readonly string[], list: readonly string[]): readonly string[] {
   const origins = parseAllow(list)
   const inside = parseAllow(entries).map((entry) => origins.some((origin) => holds(origin, entry)))
@@ -48,7 +49,7 @@ export function overlap(some: readonly string[], others: readonly string[]): boo
   return parseAllow(some).some((one) => origins.some((other) => holds(one, other) || holds(other, one)))
 }
 
-/** Whether an entry names all that another does. */
+/** Whether one entry covers another. */
 function holds(one: AllowedOrigin, other: AllowedOrigin): boolean {
   if (one.scheme !== other.scheme || one.port !== other.port) return false
   if (!one.below) return !other.below && one.host === other.host
@@ -66,9 +67,9 @@ function parseOrigin(text: string): AllowedOrigin | undefined {
   return { scheme: url.protocol.slice(0, -1), host, below, port: url.port === '' ? usual : Number(url.port) }
 }
 
-/** A host and a port as a request names them, in their usual form. */
+/** A normalized host and port. */
 export interface Authority {
-  /** In lower case without a dot at its end; an IPv6 address stands in brackets. */
+  /** In lower case without a trailing dot; an IPv6 address in brackets. */
   readonly host: string
   readonly port: number
 }
@@ -76,8 +77,8 @@ export interface Authority {
 const form = /^((?:[a-z0-9_-]{1,63}\.){0,127}[a-z0-9_-]{1,63}\.?|\[[0-9a-f:.]{2,45}\])(?::([1-9][0-9]{0,4}))?$/i
 
 /**
- * Reads `host:port`, or says undefined. A host counts only in its usual form: what URL parsing would read as another
- * one, such as `0x7f.1` or `[0:0:0:0:0:0:0:1]`, was written to mislead a reader.
+ * Parses `host:port`; undefined when it is invalid. A host is accepted only in its normalized form: what URL parsing would
+ * change, such as `0x7f.1` or `[0:0:0:0:0:0:0:1]`, was written to mislead a reader.
  */
 export function parseAuthority(text: string, usualPort?: number): Authority | undefined {
   const [, written, digits] = form.exec(text) ?? []
@@ -87,7 +88,7 @@ export function parseAuthority(text: string, usualPort?: number): Authority | un
   return URL.parse(`http://${host}`)?.hostname === host ? { host, port } : undefined
 }
 
-/** Whether the Host headers of a request, at most one, name what the request names; without a port `usualPort` is meant. */
+/** Whether the Host headers of a request, at most one, match its authority; `usualPort` applies without a port. */
 export function isNamedBy(hosts: readonly string[] | undefined, authority: Authority, usualPort: number): boolean {
   const [host, ...more] = hosts ?? []
   if (host === undefined) return true
@@ -97,14 +98,14 @@ export function isNamedBy(hosts: readonly string[] | undefined, authority: Autho
 
 const usualPorts = { http: 80, https: 443 } as const
 
-/** Where a request goes. */
+/** The target of a request. */
 export interface RequestTarget {
   readonly authority: Authority
   readonly usualPort: number
   readonly url: URL
 }
 
-/** Reads the target of a request to a proxy, `http://host/path`; undefined for everything else. */
+/** Parses the target of a proxy request, `http://host/path`; undefined for everything else. */
 export function parseTarget(text: string): RequestTarget | undefined {
   const [, scheme, place = '', path = '/'] = /^(https?):\/\/([^/?]+)([/?].*)?$/i.exec(text) ?? []
   const usualPort = usualPorts[scheme?.toLowerCase() === 'https' ? 'https' : 'http']
@@ -113,7 +114,7 @@ export function parseTarget(text: string): RequestTarget | undefined {
   return { authority, usualPort, url: new URL(`${scheme}://${authority.host}:${authority.port}${path}`) }
 }
 
-/** Reads the target of a request inside a tunnel, which is only a path. */
+/** Parses the target of a request inside a tunnel, which is only a path. */
 export function parsePath(text: string, authority: Authority, secure: boolean): RequestTarget | undefined {
   if (!text.startsWith('/') || !isPath(text)) return undefined
   const scheme = secure ? 'https' : 'http'
@@ -121,7 +122,7 @@ export function parsePath(text: string, authority: Authority, secure: boolean): 
   return { authority, usualPort: usualPorts[scheme], url }
 }
 
-/** Backslashes and fragments are read differently by different parsers, so that neither goes any further. */
+/** Parsers read backslashes and fragments differently, so both are refused. */
 function isPath(text: string): boolean {
   return /^[!-~]+$/.test(text) && !/[\\#]/.test(text)
 }

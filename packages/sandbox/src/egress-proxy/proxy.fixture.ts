@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { Egress, EgressEvent } from '@gantry/core/internal/egress/egress'
-import { createEgress } from '@gantry/core/internal/egress/guard'
+import { createEgressGuard } from '@gantry/core/internal/egress/guard'
 import type { EgressOptions } from '@gantry/core/internal/egress/options'
 import { listen, testCertificate, testKey } from '../../../core/src/egress/egress.fixture.ts'
 import { type Credential, createEgressProxy, type EgressProxy, type EgressProxyLimits } from './egress-proxy.ts'
@@ -13,27 +13,27 @@ import { type Credential, createEgressProxy, type EgressProxy, type EgressProxyL
 export interface TestProxy extends EgressProxy {
   readonly egress: Egress
   readonly events: EgressEvent[]
-  /** For which tenant each request and each raw connection was asked for. */
+  /** The tenant of each request and each raw connection. */
   readonly tenants: (string | undefined)[]
-  /** Connects, sends, and gives all that comes back until the end. */
+  /** Connects, sends, and returns everything received until the end. */
   send(...pieces: readonly (string | Uint8Array)[]): Promise<string>
   open(): Socket
 }
 
 export interface TestProxyOptions extends EgressOptions {
-  /** What the sandbox may reach; the origins of `allow` when absent. */
+  /** The sandbox's origin list; the origins of `allow` when absent. */
   readonly only?: readonly string[]
   readonly limits?: Partial<EgressProxyLimits>
   readonly credentials?: readonly Credential[]
   readonly tenant?: string
 }
 
-/** A real egress with a proxy before it, both closed with the test. */
+/** A real egress with a proxy in front of it, both closed with the test. */
 export async function proxyFor(t: TestContext, options: TestProxyOptions): Promise<TestProxy> {
   const { only, limits = {}, credentials = [], tenant, ...given } = options
   const events: EgressEvent[] = []
   const tenants: (string | undefined)[] = []
-  const guard = createEgress({ ...given, onEvent: (event) => events.push(event) })
+  const guard = createEgressGuard({ ...given, onEvent: (event) => events.push(event) })
   const egress: Egress = {
     ...guard,
     request(asked) {
@@ -61,7 +61,7 @@ export async function proxyFor(t: TestContext, options: TestProxyOptions): Promi
   return { ...proxy, egress, events, tenants, open, send }
 }
 
-/** All that comes over a socket until its end, however it ends. */
+/** Everything received on a socket until it ends, in any way. */
 export function received(socket: Socket): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>()
   const pieces: Uint8Array[] = []
@@ -76,7 +76,7 @@ export async function tempFolder(t: TestContext): Promise<string> {
   return folder
 }
 
-/** An HTTPS server for secure.test; `seen` has the URL and name of each request. */
+/** An HTTPS server for secure.test; `seen` has the URL and server name of each request. */
 export async function serveTls(t: TestContext): Promise<{ origin: string; port: number; seen: string[] }> {
   const seen: string[] = []
   const server: HttpsServer = createTlsServer({ key: testKey, cert: testCertificate }, (request, response) => {
@@ -88,7 +88,7 @@ export async function serveTls(t: TestContext): Promise<{ origin: string; port: 
   return { origin: `https://secure.test:${port}`, port, seen }
 }
 
-/** What the sandbox has inside: a TCP port on loopback that leads to the socket. */
+/** The relay inside a sandbox: a TCP port on loopback that forwards to the socket. */
 export async function relay(t: TestContext, path: string): Promise<string> {
   const server = createServer((client) => {
     const proxy = connect(path)

@@ -36,7 +36,7 @@ function textsOf(...words: readonly string[]): fc.Arbitrary<string[]> {
 
 const cuts = fc.array(fc.nat(1_000), { maxLength: 30 })
 
-test('wherever a body is divided, placeholders in it become secrets and nothing else changes', async () => {
+test('placeholders in a body become secrets at every chunk boundary, and other bytes are unchanged', async () => {
   const secrets: readonly BrokeredSecret[] = [one, two]
   await fc.assert(
     fc.asyncProperty(textsOf(one.placeholder, two.placeholder), cuts, async (texts, places) => {
@@ -48,7 +48,7 @@ test('wherever a body is divided, placeholders in it become secrets and nothing 
   )
 })
 
-test('wherever an answer is divided, no secret comes through, and what is none does', async () => {
+test('secrets in a response are removed at every chunk boundary, and other bytes are forwarded', async () => {
   const secrets: readonly BrokeredSecret[] = [one, two]
   const coded = Buffer.from(secret).toString('base64')
   const words = [one.secret, two.secret, coded, encodeURIComponent(secret)]

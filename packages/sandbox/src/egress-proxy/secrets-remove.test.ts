@@ -28,7 +28,7 @@ async function passed(pieces: readonly (string | Uint8Array)[], work: Work): Pro
 
 const lengths = (texts: readonly (string | undefined)[]): (number | undefined)[] => texts.map((text) => text?.length)
 
-test('the borders of what a program reads of a body are the same for right and wrong guesses of a secret', async () => {
+test('chunk boundaries of a body are the same for right and wrong guesses of a secret', async () => {
   for (const { right, wrong } of guessesOf(secret)) {
     for (const around of ['', '\n', 'x'.repeat(400), 'word '.repeat(300)]) {
       const read = (guess: string) =>
@@ -38,7 +38,7 @@ test('the borders of what a program reads of a body are the same for right and w
   }
 })
 
-test('the same holds for the messages of a WebSocket, in one frame or several', async () => {
+test('chunk boundaries of WebSocket messages are the same for right and wrong guesses, in one frame or several', async () => {
   for (const { right, wrong } of guessesOf(secret)) {
     for (const around of ['', 'x'.repeat(400), 'word '.repeat(300)]) {
       const read = (guess: string) => {
@@ -52,7 +52,7 @@ test('the same holds for the messages of a WebSocket, in one frame or several', 
   }
 })
 
-test('frames go on as they came, wherever they are divided, each message at the latest with its end', async () => {
+test('WebSocket frames are forwarded unchanged for every split, each message at the latest with its end', async () => {
   const message = fc.array(fc.string({ maxLength: 400, size: 'max' }), { minLength: 1, maxLength: 4 })
   await fc.assert(
     fc.asyncProperty(fc.array(message, { maxLength: 4 }), fc.array(fc.nat(3_000)), async (messages, cuts) => {
@@ -75,7 +75,7 @@ test('frames go on as they came, wherever they are divided, each message at the 
   )
 })
 
-test('no part of a secret in a message goes on, in whatever frames and pieces it comes', async () => {
+test('no part of a secret in a WebSocket message is forwarded, for every split into frames and pieces', async () => {
   for (const around of ['', 'x'.repeat(1_000)]) {
     for (let cut = 0; cut <= secret.length; cut++) {
       const whole = frame(`${around}${secret} after`)
@@ -94,7 +94,7 @@ test('no part of a secret in a message goes on, in whatever frames and pieces it
   }
 })
 
-test('what waits of a message that does not end stays away, and what is no frame cuts the connection', async () => {
+test('the held end of an unfinished message is dropped, and an invalid frame cuts the connection', async () => {
   const open = frame(`${'x'.repeat(1_000)}ghp_Zk3`, 0x01)
   const shown = (await passed([open], withoutSecrets)).join('')
   assert.ok(shown.length > 500 && !shown.includes('g'), shown)

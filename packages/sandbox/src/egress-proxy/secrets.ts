@@ -7,22 +7,26 @@ import { type AllowedOrigin, type Authority, isListed, parseAllow } from './orig
 export interface BrokeredSecret {
   readonly variable: string
   readonly placeholder: string
-  /** The bytes of the secret in UTF-8, each as one character: what goes over a wire. */
+  /** The UTF-8 bytes of the secret, one character per byte, as sent on the wire. */
   readonly secret: string
   readonly places: ReadonlySet<CredentialLocation>
   readonly origins: readonly AllowedOrigin[]
-  /** Replaces the secret by its placeholder, in every encoding in which a server may send it. */
+  /** Replaces the secret with its placeholder, in every encoding in which a server may send it. */
   readonly redactor: Redactor
 }
 
-/** Gives a credential a placeholder that cannot be guessed and that no other sandbox has. */
+/** Creates an unguessable placeholder for a credential, unique to this sandbox. */
 export function createBrokeredSecret({ variable, value, hosts, in: places = ['header'] }: Credential): BrokeredSecret {
   const placeholder = `gantry-placeholder-${randomBytes(16).toString('hex')}`
   const secret = Buffer.from(value()).toString('latin1')
-  // Servers that take the bytes of a header for characters send those back in UTF-8.
+  // Servers that decode header bytes as latin1 send them back as UTF-8.
   const values = [...new Set([secret, value(), Buffer.from(secret).toString('latin1')])]
   return {
-    ...{ variable, placeholder, secret, places: new Set(places), origins: parseAllow(hosts) },
+    variable,
+    placeholder,
+    secret,
+    places: new Set(places),
+    origins: parseAllow(hosts),
     redactor: createRedactor({ values, keys: false, mark: placeholder }),
   }
 }
@@ -38,7 +42,7 @@ export function secretsFor(
 
 type HeaderTexts = { readonly [name: string]: string }
 
-/** Puts secrets into the headers of a request, where their placeholders stand, also within basic credentials. */
+/** Replaces placeholders in the headers of a request, also within basic credentials. */
 export function insertIntoHeaders(headers: HeaderTexts, secrets: readonly BrokeredSecret[]): HeaderTexts {
   const inHeaders = placed(secrets, 'header')
   if (inHeaders.length === 0) return headers
@@ -50,7 +54,7 @@ export function withoutRange({ range: _range, 'if-range': _unless, ...rest }: He
   return rest
 }
 
-/** Puts secrets into the query of a URL, as a query is written. */
+/** Replaces placeholders in the query of a URL, percent-encoded. */
 export function insertIntoQuery(url: URL, secrets: readonly BrokeredSecret[]): URL {
   const inQuery = placed(secrets, 'query').filter(({ placeholder }) => url.search.includes(placeholder))
   if (inQuery.length === 0) return url
@@ -61,7 +65,7 @@ export function insertIntoQuery(url: URL, secrets: readonly BrokeredSecret[]): U
   return filled
 }
 
-/** Puts secrets into a body, piece by piece, written as its media type has it; a body that is encoded stays as it is. */
+/** Replaces placeholders in a streamed body, encoded for its media type; a body with a content encoding is unchanged. */
 export function insertIntoBody(
   pieces: AsyncIterable<Uint8Array>,
   headers: HeaderTexts,
@@ -95,7 +99,7 @@ function writerOf(mediaType: string): (secret: string) => string {
   return (secret) => secret
 }
 
-/** Of bytes that stand as one character each. */
+/** Percent-encodes a secret with one character per byte. */
 function percented(secret: string): string {
   return encodeURIComponent(Buffer.from(secret, 'latin1').toString()).replace(
     /[!'()*]/g,
@@ -103,7 +107,7 @@ function percented(secret: string): string {
   )
 }
 
-/** Replaces a text in a stream of bytes, also where it is divided between two pieces. */
+/** Replaces a text in a byte stream, also across chunk boundaries. */
 async function* replaced(
   source: AsyncIterable<Uint8Array>,
   from: string,
@@ -119,7 +123,7 @@ async function* replaced(
   if (held !== '') yield Buffer.from(held, 'latin1')
 }
 
-/** How many characters at the end of a text are a beginning of another. */
+/** Length of the longest suffix of a text that is a prefix of another. */
 function beginningAtEnd(text: string, whole: string): number {
   for (let length = Math.min(whole.length - 1, text.length); length > 0; length--) {
     if (text.endsWith(whole.slice(0, length))) return length
@@ -127,19 +131,19 @@ function beginningAtEnd(text: string, whole: string): number {
   return 0
 }
 
-/** Puts placeholders back into what a server sent: isListed and values of headers in turn. */
+/** Replaces secrets with placeholders in the alternating names and values of response headers. */
 export function removeFromHeaders(headers: readonly string[], secrets: readonly BrokeredSecret[]): string[] {
-  // Looking through one long text is much quicker than through many, and most hold nothing.
+  // Searching one long text is much faster than many short ones, and most contain no secret.
   const all = headers.join('\0')
   return removeSecrets(all, secrets) === all ? [...headers] : headers.map((text) => removeSecrets(text, secrets))
 }
 
-/** The same for the bytes of a body that is here as a whole. */
+/** The same for a buffered body. */
 export function removeFromBytes(bytes: Uint8Array, secrets: readonly BrokeredSecret[]): Buffer {
   return Buffer.from(removeSecrets(Buffer.from(bytes).toString('latin1'), secrets), 'latin1')
 }
 
-/** The same for a body that comes in pieces: the end of each, where a secret may be unfinished, waits for the next one. */
+/** The same for a streamed body: the end of each chunk, where a secret may be incomplete, waits for the next one. */
 export async function* removeFromBody(
   pieces: AsyncIterable<Uint8Array>,
   secrets: readonly BrokeredSecret[],

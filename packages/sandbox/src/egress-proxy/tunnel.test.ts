@@ -34,7 +34,7 @@ async function encrypt(socket: Socket, more: ConnectionOptions = {}): Promise<TL
 
 const get = 'GET /x HTTP/1.1\r\nHost: secure.test\r\nConnection: close\r\n\r\n'
 
-test('bytes go through a tunnel unchanged, both ways, until both sides have ended', async (t) => {
+test('a tunnel forwards bytes unchanged in both directions until both sides end', async (t) => {
   const server = createTlsServer({ key: testKey, cert: testCertificate, allowHalfOpen: true }, async (socket) => {
     const sent = await buffer(socket)
     socket.write(createHash('sha256').update(sent).digest())
@@ -50,7 +50,7 @@ test('bytes go through a tunnel unchanged, both ways, until both sides have ende
   assert.ok(back.subarray(32).equals(sent))
 })
 
-test('51: a tunnel carries TLS for the name that was asked for, and for no other', async (t) => {
+test('51: a tunnel forwards TLS only for the CONNECT host name', async (t) => {
   const server = await serveTls(t)
   const literal = { origin: `https://127.0.0.1:${server.port}` }
   const proxy = await proxyFor(t, { allow: here(server, literal), lookup })
@@ -79,7 +79,7 @@ test('51: a tunnel carries TLS for the name that was asked for, and for no other
 /** For controls and attackers: they do not look at the certificate. */
 const unchecked: ConnectionOptions = { checkServerIdentity: () => undefined }
 
-test('51: what is not TLS does not go through a tunnel to an https origin', async (t) => {
+test('51: a tunnel to an https origin forwards only TLS', async (t) => {
   const got: Uint8Array[] = []
   const server = await serveRaw(t, (socket) => void socket.on('data', (piece) => got.push(piece)))
   const proxy = await proxyFor(t, { allow: here({ origin: `https://secure.test:${server.port}` }), lookup })
@@ -104,7 +104,7 @@ test('51: what is not TLS does not go through a tunnel to an https origin', asyn
   assert.deepEqual(got, [])
 })
 
-test('a first message that comes byte by byte, or with the request, is understood', async (t) => {
+test('a tunnel parses a ClientHello that arrives byte by byte or together with the CONNECT request', async (t) => {
   const server = await serveTls(t)
   const proxy = await proxyFor(t, { allow: here(server), lookup })
   const host = `secure.test:${server.port}`
@@ -135,7 +135,7 @@ async function clientHello(t: TestContext): Promise<Buffer> {
   return hello
 }
 
-test('a rule with methods allows no tunnel and says so, but a request that can be seen', async (t) => {
+test('an egress rule with methods refuses tunnels with a reason and allows plain requests', async (t) => {
   const server = await serveTls(t)
   const allow = [{ origin: server.origin, methods: ['GET'], private: true }]
   const { send } = await proxyFor(t, { allow, lookup, ca: testCertificate })
@@ -147,7 +147,7 @@ test('a rule with methods allows no tunnel and says so, but a request that can b
   assert.deepEqual(server.seen, ['GET /x'])
 })
 
-test('a tunnel to an http origin takes one request, which is checked like any other', async (t) => {
+test('a tunnel to an http origin accepts one request and checks it like a plain one', async (t) => {
   const server = await serve(t)
   const victim = await serve(t)
   const allow = [{ origin: `http://plain.test:${server.port}`, methods: ['GET'], private: true }, ...here(victim)]
@@ -185,7 +185,7 @@ test('a tunnel to an http origin takes one request, which is checked like any ot
   assert.equal(victim.connections(), 0)
 })
 
-test('a tunnel ends with its server', async (t) => {
+test('a tunnel ends when its server closes the connection', async (t) => {
   const server = await serveRaw(t, (socket) => void socket.once('data', () => socket.destroy()))
   const proxy = await proxyFor(t, { allow: here({ origin: `https://secure.test:${server.port}` }), lookup })
   const socket = await tunnelTo(proxy, `secure.test:${server.port}`)
@@ -193,7 +193,7 @@ test('a tunnel ends with its server', async (t) => {
   assert.equal(await received(socket), '')
 })
 
-test('requests and tunnels of a sandbox take turns for the tenant that it runs for', async (t) => {
+test('requests and tunnels of a sandbox use the egress slots of its tenant', async (t) => {
   const plain = await serve(t)
   const secure = await serveTls(t)
   const proxy = await proxyFor(t, {

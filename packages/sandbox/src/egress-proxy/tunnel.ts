@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { isIP } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { ToolError } from '@gantry/contract'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import type { Broker } from './broker.ts'
 import { badRequest, otherHost, type ProxyConnection, type ProxyPorts, scopeOf } from './connection.ts'
 import { type Authority, isListed, isNamedBy, parseAuthority } from './origins.ts'
@@ -10,10 +11,10 @@ import { secretsFor } from './secrets.ts'
 const established = 'HTTP/1.1 200 Connection established\r\n\r\n'
 
 /**
- * Answers CONNECT. Where the sandbox may reach an `https` origin, bytes go through unread behind their ClientHello, unless
- * the origin may receive a secret: then `broker` terminates TLS and reads the requests.
- * Where it may only reach an `http` one, `speakHttp` is called with a connection whose next request says what is
- * wanted, so that it is checked like any other: Node's own `fetch` asks for a tunnel in front of every `http` request.
+ * Handles CONNECT. To an allowed `https` origin, bytes are forwarded unread after their ClientHello, unless the origin may
+ * receive a secret: then `broker` terminates TLS and reads the requests.
+ * To an origin that is allowed only for `http`, `speakHttp` gets the connection, and the next request on it is checked
+ * like a plain one: Node's own `fetch` opens a tunnel for every `http` request.
  */
 export async function tunnel(
   ports: ProxyPorts,
@@ -47,7 +48,7 @@ export async function tunnel(
   }
 }
 
-/** Whatever the sandbox's own list does not name is left to egress to refuse. */
+/** Egress refuses origins that are not on the sandbox's own list. */
 function isBrokered({ origins, secrets }: ProxyPorts, authority: Authority): boolean {
   return isListed(origins, 'https', authority) && secretsFor(secrets, 'https', authority).length > 0
 }
@@ -56,7 +57,7 @@ function authorityOf(request: IncomingMessage, { inside }: ProxyConnection): Aut
   const authority = parseAuthority(request.url ?? '')
   if (authority === undefined) throw badRequest('The target of a tunnel is not as in "CONNECT host:port".')
   if (inside !== undefined) throw badRequest('A tunnel cannot lead through a tunnel.')
-  // Clients leave out a port that is usual for what they want the tunnel for.
+  // Clients omit a port that is the default of their protocol.
   if (!isNamedBy(request.headersDistinct.host, authority, authority.port)) throw otherHost()
   return authority
 }
@@ -71,7 +72,7 @@ async function open(ports: ProxyPorts, to: Authority, signal: AbortSignal): Prom
   }
 }
 
-/** Carries bytes until both sides have ended, or one fails. */
+/** Forwards bytes until both sides have ended, or one fails. */
 async function exchange(
   { socket, meter, signal }: ProxyConnection,
   { host }: Authority,
@@ -89,17 +90,17 @@ async function exchange(
   try {
     await Promise.all([carry(socket, remote, up, signal), carry(remote, socket, down, signal)])
   } catch (error) {
-    // The client is in the middle of TLS, where this is the only way to say so.
+    // The client is inside a TLS handshake, where an alert is the only possible answer.
     if (ToolError.is(error) && error.code === 'EGRESS_DENIED') socket.write(unrecognizedName)
     throw error
   }
 }
 
 /**
- * Moves bytes from one side to the other as they come, and ends the other side when they end. Not by a pipeline, because
- * what that does for every piece takes longer than the rest of the way.
- * - Cancellation: rejects with the signal's reason; both sides stay the caller's to destroy.
- * - Errors: what `pass` throws, and that a side closed before its end.
+ * Forwards bytes from one side to the other, and ends the other side when they end. Without a stream pipeline, whose
+ * overhead for each chunk exceeds the rest of the work.
+ * - Cancellation: rejects with the signal's reason; the caller destroys both sides.
+ * - Errors: what `pass` throws, and a side that closed before its end.
  */
 function carry(
   from: Duplex,
@@ -128,15 +129,13 @@ function carry(
   }
   // A side that has sent everything and closes need not receive the rest.
   const gone = (): void => (to.readableEnded ? resolve() : reject(new Error('The other side closed.')))
-  const abort = (): void => reject(signal.reason)
   from.on('data', take).once('end', end).once('close', closed)
   to.on('drain', goOn).once('close', gone)
-  signal.addEventListener('abort', abort, { once: true })
-  if (signal.aborted) abort()
+  const leave = onAbort(signal, () => reject(signal.reason))
   return promise.finally(() => {
     from.off('data', take).off('end', end).off('close', closed)
     to.off('drain', goOn).off('close', gone)
-    signal.removeEventListener('abort', abort)
+    leave()
   })
 }
 
@@ -146,13 +145,13 @@ const unrecognizedName = Uint8Array.of(21, 3, 3, 0, 2, 2, 112)
 const recordHead = 5
 const mostInRecord = 16_384
 
-/** Takes the next bytes of a tunnel and gives those that may go on; undefined while they are held back. */
+/** Takes the next bytes of a tunnel and returns those to forward; undefined while they are held back. */
 type HelloGate = (piece: Uint8Array) => Uint8Array | undefined
 
 /**
- * Holds the first bytes of a tunnel back until they are a TLS ClientHello for the host that was asked for, then passes
- * everything on; throws EGRESS_DENIED for anything else. A rule for `https://a.example` thereby opens neither another
- * protocol nor, where one address serves many names, another name. What goes on inside TLS is not visible here.
+ * Holds the first bytes of a tunnel back until they are a TLS ClientHello for the CONNECT host, then forwards everything;
+ * throws EGRESS_DENIED for anything else. So a rule for `https://a.example` opens neither another protocol nor, where
+ * one address serves many names, another name. The content of TLS is not visible here.
  */
 export function helloGate(host: string): HelloGate {
   const held: Uint8Array[] = []
@@ -166,7 +165,7 @@ export function helloGate(host: string): HelloGate {
     needed = recordHead + helloLength(start)
     if (bytes < needed) return undefined
     if (!isFor(host, serverNames(start.subarray(recordHead, needed)))) {
-      throw refused(`The encryption is for another name than ${host}, which was asked for.`)
+      throw refused(`The TLS server name differs from the CONNECT host ${host}.`)
     }
     needed = 0
     held.length = 0
@@ -174,7 +173,7 @@ export function helloGate(host: string): HelloGate {
   }
 }
 
-/** What the record of a ClientHello says of its length; no client divides one into several records. */
+/** The record length of a ClientHello; no client splits one into several records. */
 function helloLength(start: Buffer): number {
   const length = start.readUInt16BE(3)
   if (start[0] !== 22 || start[1] !== 3 || length > mostInRecord) throw notTls()
@@ -183,7 +182,7 @@ function helloLength(start: Buffer): number {
 
 function isFor(host: string, names: readonly string[]): boolean {
   const [name, ...more] = names
-  // An address is not sent as a name.
+  // An IP address is not sent as a server name.
   if (name === undefined) return isIP(host.replace(/^\[|\]$/g, '')) !== 0
   return more.length === 0 && name.toLowerCase().replace(/\.$/, '') === host
 }
@@ -197,7 +196,7 @@ function serverNames(hello: Buffer): string[] {
   }
 }
 
-/** Reads without trusting any length; reading beyond the end is a RangeError, as is whatever else is not as it should be. */
+/** Reads without trusting any length; reading beyond the end, and any other malformed content, is a RangeError. */
 function namesIn(hello: Buffer): string[] {
   if (hello.readUInt8(0) !== 1 || hello.readUIntBE(1, 3) !== hello.length - 4) throw new RangeError('not a ClientHello')
   const names: string[] = []

@@ -10,8 +10,8 @@ import { type BrokeredSecret, insertIntoHeaders, insertIntoQuery, removeFromHead
 const mostHeadBytes = 16_384
 
 /**
- * Turns a connection into a WebSocket: secrets go into the request that asks for it, and behind its answer frames go
- * through. A secret cannot be removed from frames without breaking them, so one that comes back cuts the connection;
+ * Upgrades a connection to a WebSocket: secrets are inserted into the upgrade request, and frames are forwarded after
+ * the response. A secret cannot be removed from frames without breaking them, so a returned secret closes the connection;
  * compression, which would hide it, is not negotiated. Throws the error for the client while no response has begun.
  */
 export async function upgrade(
@@ -24,7 +24,7 @@ export async function upgrade(
   const { signal, meter } = proxied
   const { url, authority } = targetOf(request, proxied)
   if (request.method !== 'GET' || !/^websocket$/i.test(request.headers.upgrade ?? '')) {
-    throw new ToolError('EGRESS_DENIED', 'A connection may be turned into a WebSocket only.')
+    throw new ToolError('EGRESS_DENIED', 'A connection can be upgraded only to WebSocket.')
   }
   if (request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0) {
     throw badRequest('A request for a WebSocket has no body.')
@@ -44,7 +44,7 @@ export async function upgrade(
     })
     const down = withoutSecrets(come, secrets)
     const up = counted(socket.iterator({ destroyOnReturn: false }), meter.up)
-    // Behind the answer there is no room for a reason: whatever fails there cuts the connection.
+    // After the response no reason can be sent: every failure closes the connection.
     await Promise.all([pipeline(up, remote, { signal }), pipeline(down, socket, { signal })]).catch(() =>
       socket.destroy(),
     )
@@ -53,7 +53,7 @@ export async function upgrade(
   }
 }
 
-/** Of all that a client says, what it says of its wish is written anew, so that nothing else is agreed on. */
+/** The upgrade headers are rewritten, so that the client negotiates nothing else. */
 function requestHead(request: IncomingMessage, url: URL, secrets: readonly BrokeredSecret[]): Buffer {
   const { 'sec-websocket-extensions': _extensions, ...headers } = headersOf(request)
   const filled = Object.entries(insertIntoHeaders(headers, secrets))
@@ -72,7 +72,7 @@ interface AnswerHead {
   readonly rest: Buffer
 }
 
-/** The head of the answer, which must agree, and what came behind it. */
+/** The head of the response, which must accept the upgrade, and the bytes after it. */
 async function headOf(remote: Duplex, signal: AbortSignal): Promise<AnswerHead> {
   let bytes = Buffer.alloc(0)
   for await (const piece of remote.iterator({ destroyOnReturn: false })) {
@@ -97,15 +97,15 @@ async function* followed(first: Buffer, rest: Duplex): AsyncGenerator<Uint8Array
   yield* rest.iterator({ destroyOnReturn: false })
 }
 
-/** So many bytes of heads and control frames may wait with a message, which is in as many frames as its server likes. */
+/** Most bytes of frame heads and control frames that may wait with a message, which may have any number of frames. */
 const mostBetween = 65_536
 
 /**
- * Passes the frames of a WebSocket on as long as no secret is in them, and throws EGRESS_DENIED before one goes on.
+ * Forwards WebSocket frames that contain no secret, and throws EGRESS_DENIED before a secret is forwarded.
  *
- * The end of a message that goes on waits, as far back as a secret in it may be unfinished and whatever it says; with the
- * end of the message all of it goes on, so that the client never waits for the next message. What waits when the connection ends in the
- * middle of a message stays away.
+ * The end of an unfinished message is held back by the length that an incomplete secret could have, whatever its content;
+ * with the end of the message everything is forwarded, so that the client never waits for the next message. Bytes that are
+ * held back when the connection ends in the middle of a message are dropped.
  */
 export async function* withoutSecrets(
   pieces: AsyncIterable<Uint8Array>,
@@ -149,7 +149,7 @@ function check(text: string, secrets: readonly BrokeredSecret[]): void {
   throw new ToolError('EGRESS_DENIED', 'The server sent a secret back.')
 }
 
-/** Divides parts behind so many bytes of their message, with what stands before the next byte of it. */
+/** Splits parts after a number of message bytes, together with the heads before the next byte. */
 function parted(parts: readonly FramePart[], length: number): [FramePart[], FramePart[]] {
   let left = length
   for (const [index, part] of parts.entries()) {
@@ -167,18 +167,18 @@ function parted(parts: readonly FramePart[], length: number): [FramePart[], Fram
   return [[...parts], []]
 }
 
-/** A part of what the server of a WebSocket sent; all of them in their order are the bytes as they came. */
+/** A part of what a WebSocket server sent; all parts in order are the received bytes. */
 interface FramePart {
-  /** `data` are bytes of a message, `head` is what stands before them, and `control` a whole frame that is no message. */
+  /** `data` are bytes of a message, `head` precedes them, and `control` is a complete control frame. */
   readonly kind: 'head' | 'data' | 'control'
   readonly bytes: Buffer
-  /** Whether a message ends here; it may have come in several frames. */
+  /** Whether a message ends here; it may have several frames. */
   readonly ends: boolean
 }
 
-/** Takes bytes apart that come in pieces: data as it comes, and all else when it is whole. */
+/** Parses a chunked stream: data as it arrives, everything else when it is complete. */
 interface FrameReader {
-  /** Throws EGRESS_DENIED for what no server sends that agreed to no extension. */
+  /** Throws EGRESS_DENIED for a frame that is invalid without extensions. */
   push(piece: Uint8Array): FramePart[]
 }
 
@@ -191,7 +191,7 @@ function createFrameReader(): FrameReader {
     kept = kept.subarray(length)
     return taken
   }
-  /** The next part of what is kept; undefined when more must come first. */
+  /** The next part of the buffer; undefined when more bytes are needed. */
   const next = (): FramePart | undefined => {
     if (left > 0) {
       if (kept.length === 0) return undefined
@@ -226,14 +226,14 @@ interface Head {
   readonly control: boolean
 }
 
-/** What the first bytes of a frame say (RFC 6455, 5.2); undefined when they are not all there. */
+/** Parses a frame head (RFC 6455, 5.2); undefined when it is incomplete. */
 function frameHeadOf(bytes: Buffer): Head | undefined {
   const [first, second] = bytes
   if (first === undefined || second === undefined) return undefined
   const [final, control, short] = [(first & 0x80) !== 0, (first & 0x08) !== 0, second & 0x7f]
   const reserved = (first & 0x70) !== 0 || (second & 0x80) !== 0
   if (reserved || (control && (short > 125 || !final))) {
-    throw new ToolError('EGRESS_DENIED', 'The server sent what is no frame of a WebSocket without extensions.')
+    throw new ToolError('EGRESS_DENIED', 'The server sent an invalid WebSocket frame; no extensions were negotiated.')
   }
   const length = short === 127 ? 10 : short === 126 ? 4 : 2
   if (bytes.length < length) return undefined

@@ -15,7 +15,7 @@ function issuesOf(files: { readonly [path: string]: SandboxFile }, limits?: { fi
   return []
 }
 
-test('plain relative paths are taken as they are', () => {
+test('plain relative paths are accepted unchanged', () => {
   const paths = [
     'a',
     'a/b/c.txt',
@@ -36,7 +36,7 @@ test('plain relative paths are taken as they are', () => {
   }
 })
 
-test('paths that lead out, hide, or cannot be written everywhere are refused', () => {
+test('paths that escape the workspace, are reserved, or are not portable are refused', () => {
   const refused: readonly (readonly [string, RegExp])[] = [
     ['', /empty/],
     ['/etc/passwd', /not relative/],
@@ -63,7 +63,7 @@ test('paths that lead out, hide, or cannot be written everywhere are refused', (
   for (const [path, why] of refused) assert.match(checkPath(path) ?? '', why, JSON.stringify(path))
 })
 
-test('whatever is taken lies below the workspace, however the host reads it', () => {
+test('every accepted path lies below the workspace, by POSIX and by Windows rules', () => {
   const piece = fc.constantFrom('..', '.', '', 'a', '/', '\\', '\0', '.gantry', '%2e%2e', '\u2025', 'é', ' ')
   const path = fc.oneof(
     fc.array(piece, { maxLength: 6 }).map((parts) => parts.join('/')),
@@ -95,29 +95,29 @@ test('files become bytes: text as UTF-8, base64 decoded', () => {
   )
 })
 
-test('each file that cannot be had is named by a pointer', () => {
+test('each invalid file is reported with its JSON pointer', () => {
   const files = { '../x~y': 'a', ok: 'b', half: '\ud800', art: { artifact: 'id' }, bad: { base64: 'a b=' } }
   const issues = issuesOf(files)
   assert.deepEqual(
     issues.map(([path]) => path),
     ['/files/..~1x~0y', '/files/half', '/files/art', '/files/bad'],
   )
-  assert.match(issues[2]?.[1] ?? '', /is an artifact, which cannot be had here/)
+  assert.match(issues[2]?.[1] ?? '', /is an artifact, which cannot be read here/)
 })
 
-test('base64 that is loose in any way is refused', () => {
+test('non-canonical base64 is refused', () => {
   for (const base64 of ['AP8', 'AP9=', 'AP-_', 'AP8=\n', ' AP8=', 'AP8==', '=', 'AP8=AP8=', '😀']) {
     assert.match(issuesOf({ a: { base64 } })[0]?.[1] ?? '', /not base64/, base64)
   }
 })
 
-test('a file cannot be the folder of another, however far apart they stand', () => {
+test('a file cannot also be the folder of another file', () => {
   assert.deepEqual(issuesOf({ 'a/b/c': '1', x: '2', a: '3' }), [['/files/a~1b~1c', 'lies in "a", which is a file too']])
   assert.deepEqual(issuesOf({ 'a/b': '1', 'a/b/c': '2', 'a/bc': '3' }).length, 1)
   assert.deepEqual(issuesOf({ 'constructor/a': '1', 'a/toString': '2' }), [])
 })
 
-test('number and size of files are bounded', () => {
+test('the number and total size of files are bounded', () => {
   const limits = { files: 2, bytes: 10 }
   assert.deepEqual(issuesOf({ a: '12345', b: { base64: 'AAAAAAA=' } }, limits), [])
   assert.match(issuesOf({ a: '', b: '', c: '' }, limits)[0]?.[1] ?? '', /more than 2 files/)
@@ -125,7 +125,7 @@ test('number and size of files are bounded', () => {
   assert.match(issuesOf({ a: 'é'.repeat(6) }, limits)[0]?.[1] ?? '', /more than 10 bytes/)
 })
 
-test('a thousand wrong files make a short message', () => {
+test('the error message for a thousand invalid files is bounded', () => {
   const files = Object.fromEntries(Array.from({ length: 1_000 }, (_, n) => [`../${'x'.repeat(4_000)}${n}`, '']))
   assert.throws(
     () => checkFiles(files),

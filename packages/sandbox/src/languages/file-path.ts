@@ -2,31 +2,31 @@ import { type Issue, type SandboxFile, ToolError } from '@gantry/contract'
 import { quote } from '@gantry/core/internal/ids/quote'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 
-/** Ceilings for the files of one job. */
+/** Limits of the files of one job. */
 export interface FileLimits {
   readonly files: number
-  /** Of all files together, as they lie in the workspace. */
+  /** Total size of all files in the workspace. */
   readonly bytes: number
 }
 
 export const defaultFileLimits: FileLimits = { files: 1_000, bytes: 64 * 1_048_576 }
 
-/** A file on its way in: as a caller writes it, or its bytes where they are known. */
+/** An input file: as a caller writes it, or its bytes. */
 export type HandedFile = SandboxFile | Uint8Array
 
-/** What a path may be at most, well inside of what file systems take. */
+/** Limits of a path, well within those of file systems. */
 const pathLimits = { bytes: 4_096, nameBytes: 255, depth: 32 } as const
 
-/** The folder of a workspace that is the runtime's own. */
+/** The workspace folder that is reserved for the runtime. */
 const hidden = '.gantry'
 
-/** Control characters of all kinds, what ends a line in Unicode, and what turns the direction of text around. */
+/** Control characters, Unicode line separators and bidirectional controls. */
 const unprintable = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u
 
 /**
- * What is wrong with a path of a file in a workspace, in words to follow its name; undefined when nothing is. It holds for
- * files that go in and for names of files that come out: relative, below the workspace, the same on every system. A
- * backslash is refused, though Linux allows it in names, because elsewhere it separates folders.
+ * Returns what is wrong with a workspace path, in words that follow the path; undefined when it is valid. Applies to input
+ * files and to names of collected files: relative, below the workspace, portable. A backslash is refused, though Linux
+ * allows it in names, because it separates folders on Windows.
  */
 export function checkPath(path: string): string | undefined {
   if (path === '') return 'is empty'
@@ -71,16 +71,16 @@ export function checkFiles(
   return checked
 }
 
-/** The bytes of a file, or in words why there are none. */
+/** The bytes of a file, or the reason why it is invalid. */
 function contentOf(file: HandedFile): Uint8Array | string {
   if (file instanceof Uint8Array) return file
   if (typeof file === 'string') return file.isWellFormed() ? Buffer.from(file) : 'holds half of a character pair'
-  if ('artifact' in file) return 'is an artifact, which cannot be had here; send text or base64'
+  if ('artifact' in file) return 'is an artifact, which cannot be read here; send text or base64'
   const bytes = Buffer.from(file.base64, 'base64')
   return bytes.toString('base64') === file.base64 ? bytes : 'is not base64 in its standard form, with padding'
 }
 
-/** A file cannot be the folder of another. */
+/** A file cannot also be the folder of another file. */
 function folderFault(path: string, files: { readonly [path: string]: HandedFile }): string | undefined {
   for (let end = path.indexOf('/'); end > 0; end = path.indexOf('/', end + 1)) {
     const folder = path.slice(0, end)
@@ -99,5 +99,5 @@ function invalid(all: readonly Issue[]): ToolError {
   const issues = all.slice(0, shownIssues)
   const text = issues.map(({ path, message }) => `${quote(path)} ${message}`).join('; ')
   const more = all.length > issues.length ? `; and ${all.length - issues.length} more` : ''
-  return new ToolError('INPUT_INVALID', `The files cannot be had: ${text}${more}.`, { details: { issues } })
+  return new ToolError('INPUT_INVALID', `Invalid files: ${text}${more}.`, { details: { issues } })
 }

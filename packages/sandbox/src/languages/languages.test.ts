@@ -5,8 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { emptyFolder } from '../launcher/driver.fixture.ts'
-import { checkLanguage } from './language.ts'
-import { createLanguages, languagesIn, programFolders } from './languages.ts'
+import { checkLanguage, createLanguages, languagesIn, programFolders } from './languages.ts'
 
 const row = { name: 'lua', file: 'main.lua', command: ['lua', '{file}'] } as const
 
@@ -20,7 +19,7 @@ function issuesOf(work: () => unknown, code: string): readonly { readonly path: 
   return assert.fail('nothing was thrown')
 }
 
-test('a language is found by its name and its other names, in any case', () => {
+test('a language is found by its name and aliases, in any letter case', () => {
   const languages = createLanguages()
   for (const [name, found] of [
     ['python', 'python'],
@@ -33,7 +32,7 @@ test('a language is found by its name and its other names, in any case', () => {
   }
 })
 
-test('an unknown language is wrong input, with the names that are near', () => {
+test('an unknown language is invalid input, and the error suggests similar names', () => {
   assert.throws(
     () => createLanguages().get('pyhton'),
     (error) => {
@@ -49,7 +48,7 @@ test('an unknown language is wrong input, with the names that are near', () => {
   }
 })
 
-test('every built-in row passes the check of rows, and has a way to run', () => {
+test('every built-in language definition passes checkLanguage', () => {
   const { all } = createLanguages()
   for (const language of all) checkLanguage(language)
   assert.deepEqual(
@@ -59,7 +58,7 @@ test('every built-in row passes the check of rows, and has a way to run', () => 
   assert.equal(createLanguages([...all]).all.length, all.length)
 })
 
-test('own rows are added, and take the place of a built-in one of the same name', () => {
+test('a configured language is added, or replaces a built-in one with the same name', () => {
   assert.deepEqual(createLanguages([row]).get('lua'), row)
   const own = { ...row, name: 'bash', aliases: ['sh'] }
   const languages = createLanguages([own])
@@ -67,12 +66,12 @@ test('own rows are added, and take the place of a built-in one of the same name'
   assert.equal(languages.all.filter(({ name }) => name === 'bash').length, 1)
 })
 
-test('two rows cannot share a name', () => {
-  assert.throws(() => createLanguages([row, row]), /The name "lua" is that of two languages/)
-  assert.throws(() => createLanguages([{ ...row, aliases: ['py'] }]), /The name "py" is that of two languages/)
+test('two languages cannot share a name or alias', () => {
+  assert.throws(() => createLanguages([row, row]), /The name "lua" is used by two languages/)
+  assert.throws(() => createLanguages([{ ...row, aliases: ['py'] }]), /The name "py" is used by two languages/)
 })
 
-test('a row that no code could run by is refused, with every path', () => {
+test('an invalid language definition is refused with the path of every issue', () => {
   const wrong: readonly (readonly [object, string])[] = [
     [{ ...row, name: 'Lua' }, '/0/name'],
     [{ ...row, aliases: ['a b'] }, '/0/aliases'],
@@ -109,7 +108,7 @@ test('a row that no code could run by is refused, with every path', () => {
   assert.match(unknown?.message ?? '', /did you mean "command"/)
 })
 
-test('languages are there when all of their programs are, and the others say what to install', () => {
+test('a language is available when all of its programs are installed; the others name what to install', () => {
   const here = new Set(['/usr/bin/python3', '/bin/bash', '/usr/local/bin/java'])
   const { available, missing } = languagesIn(createLanguages([row]), (path) => here.has(path))
   assert.deepEqual(available, ['python', 'javascript', 'typescript', 'bash', 'lua'])
@@ -136,7 +135,7 @@ for (const language of createLanguages().all) {
   if (language.driver !== undefined) continue
   const { name, file, compile, command } = language
   const reason = languagesIn({ all: [language] }, existsSync).missing.get(name)?.reason
-  test(`${name} compiles and runs by its row`, { skip: reason ?? false }, (t) => {
+  test(`${name} compiles and runs by its language definition`, { skip: reason ?? false }, (t) => {
     const folder = emptyFolder(t)
     const path = join(folder, file)
     writeFileSync(path, programs[name] ?? '')

@@ -16,12 +16,12 @@ function pathOf(work: () => unknown): string | undefined {
   return undefined
 }
 
-test('code becomes a program under the one name of its language', () => {
+test('codeProgram uses the canonical name of the language', () => {
   const program = codeProgram({ language: 'PY', code: 'print(1)\0' }, languages)
   assert.deepEqual(program, { kind: 'code', language: 'python', code: 'print(1)\0' })
 })
 
-test('code in no language, of half characters or over a megabyte is refused', () => {
+test('code in an unknown language, with lone surrogates or over a megabyte is refused', () => {
   assert.equal(
     pathOf(() => codeProgram({ language: 'cobol', code: '' }, languages)),
     '/language',
@@ -40,13 +40,13 @@ test('code in no language, of half characters or over a megabyte is refused', ()
   )
 })
 
-test('a command stays the list of words that it is', () => {
+test('shellProgram keeps argv and script unchanged', () => {
   const argv = ['printf', '%s', '', '$(id); rm -rf /', '--', "'"]
   assert.deepEqual(shellProgram({ argv }), { kind: 'argv', argv })
   assert.deepEqual(shellProgram({ script: '' }), { kind: 'script', script: '' })
 })
 
-test('a command or a script, one of the two', () => {
+test('shellProgram needs exactly one of argv and script', () => {
   assert.equal(
     pathOf(() => shellProgram({})),
     '',
@@ -57,7 +57,7 @@ test('a command or a script, one of the two', () => {
   )
 })
 
-test('words that the kernel would not take are refused before anything starts', () => {
+test('an argv that the kernel would refuse is refused before a sandbox starts', () => {
   assert.equal(
     pathOf(() => shellProgram({ argv: [] })),
     '/argv/0',

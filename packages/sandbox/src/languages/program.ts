@@ -3,33 +3,54 @@ import { quote } from '@gantry/core/internal/ids/quote'
 import type { Program } from '@gantry/core/internal/runtimes/runtime'
 import type { Languages } from './languages.ts'
 
-/** What a program's text may be at most; the kernel takes no longer argument. */
+/** Limits of a program's text and arguments; the kernel accepts no longer argument. */
 const programLimits = { textBytes: 1_048_576, words: 1_024, wordBytes: 131_071, argvBytes: 1_048_576 } as const
 
-/** The arguments of `code:run` that say what to run. */
+/** The arguments of `code:run` that define the program. */
 export interface CodeArguments {
   readonly language: string
   readonly code: string
 }
 
-/** The arguments of `shell:run` that say what to run: one of the two. */
+/** The arguments of `shell:run` that define the program: exactly one of the two. */
 export interface ShellArguments {
   readonly argv?: readonly string[]
   readonly script?: string
 }
 
-/** A program of code, its language by its one name. Throws INPUT_INVALID at `/language` or `/code`. */
+/** A code program with the canonical name of its language. Throws INPUT_INVALID at `/language` or `/code`. */
 export function codeProgram({ language, code }: CodeArguments, languages: Languages): Program {
   const { name } = languages.get(language)
   checkText(code, '/code')
   return { kind: 'code', language: name, code }
 }
 
-/** A command or a script. Throws INPUT_INVALID at the argument that is wrong. */
+/** Names of the language whose programs are WASI modules; no row of the table of languages describes it. */
+const moduleLanguages: readonly string[] = ['wasm', 'wasi']
+
+export function isModuleLanguage(language: string): boolean {
+  return moduleLanguages.includes(language.toLowerCase())
+}
+
+const moduleStart = [0x00, 0x61, 0x73, 0x6d]
+
+/**
+ * A WASI preview 1 module, which is one of the program's files because it is not text; `code` is its path. Throws
+ * INPUT_INVALID at `/code` when no file has that path or it is no WebAssembly.
+ */
+export function moduleProgram(path: string, module: Uint8Array | undefined): Program {
+  if (module === undefined) throw invalid('/code', 'must be the path of the module in `files`, such as main.wasm')
+  if (!moduleStart.every((byte, index) => module[index] === byte)) {
+    throw invalid('/code', `names ${quote(path)}, which does not start as a WebAssembly module`)
+  }
+  return { kind: 'wasi', module }
+}
+
+/** A command or a script. Throws INPUT_INVALID at the invalid argument. */
 export function shellProgram({ argv, script }: ShellArguments): Program {
-  if (argv !== undefined && script !== undefined) throw invalid('/script', 'stands beside argv; give one of the two')
+  if (argv !== undefined && script !== undefined) throw invalid('/script', 'cannot be combined with argv')
   if (argv !== undefined) return { kind: 'argv', argv: checkArgv(argv) }
-  if (script === undefined) throw invalid('', 'has neither argv nor script; give one of the two')
+  if (script === undefined) throw invalid('', 'needs argv or script')
   checkText(script, '/script')
   return { kind: 'script', script }
 }
@@ -41,7 +62,7 @@ function checkText(text: string, path: string): void {
   }
 }
 
-/** Arguments may be empty, a program's name not; the kernel knows no argument with a zero byte. */
+/** Arguments may be empty, the program name may not; the kernel accepts no argument with a NUL byte. */
 function checkArgv(argv: readonly string[]): readonly [string, ...string[]] {
   const [program, ...rest] = argv
   if (program === undefined || program === '') throw invalid('/argv/0', 'must name a program')

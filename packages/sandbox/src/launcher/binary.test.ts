@@ -28,21 +28,21 @@ test('the committed launchers were built from the committed sources; else run sc
   for (const name of binaries) assert.equal(statSync(join(native, 'bin', name)).mode & 0o111, 0o111, name)
 })
 
-test('the launcher is found from the sources, and from a command in a package beside core', async () => {
+test('the launcher binary is found from the sources and from an installed package', async () => {
   const found = await launcherBinary(undefined, linux)
   assert.equal(found.path, join(native, 'bin/gantry-sandbox-linux-x64'))
   assert.equal(found.sha256, sha256(found.path))
   assert.equal((await launcherBinary(join(native, '../../service/src'), linux)).path, found.path)
 })
 
-test('a launcher that was changed is refused', async () => {
+test('a launcher binary with another hash is refused', async () => {
   cpSync(native, join(place, 'native'), { recursive: true })
   await launcherBinary(place, linux)
   appendFileSync(join(place, 'native/bin/gantry-sandbox-linux-x64'), '!')
-  await assert.rejects(launcherBinary(place, linux), isUnavailable(/not the one that was shipped/))
+  await assert.rejects(launcherBinary(place, linux), isUnavailable(/does not match its manifest/))
 })
 
-test('a machine without a launcher is told so', async () => {
+test('a platform without a launcher binary is refused with the reason', async () => {
   await assert.rejects(
     launcherBinary(undefined, { platform: 'darwin', arch: 'arm64' }),
     isUnavailable(/darwin on arm64/),

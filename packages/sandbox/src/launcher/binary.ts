@@ -4,10 +4,10 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { ToolError } from '@gantry/contract'
 
-/** The native launcher for this machine, as it came with the package. */
+/** The native launcher for this platform, as shipped with the package. */
 export interface LauncherBinary {
   readonly path: string
-  /** The checked bytes: write these where a uid that cannot read the package has to execute them. */
+  /** The verified bytes. Write them to a path that an unprivileged uid can execute. */
   readonly bytes: Buffer
   readonly sha256: string
 }
@@ -16,13 +16,13 @@ interface Manifest {
   readonly binaries: { readonly [name: string]: string }
 }
 
-/** From this file, or from the bundled command in a package beside core. */
+/** Parent folders to search, from this file or from the bundled command in another package. */
 const searchedFolders = 5
 
 /**
- * Finds the launcher and compares it with its manifest: what runs as root must be what was built.
- * Rejects with RUNTIME_UNAVAILABLE when there is none for this machine or it is not the one that was shipped. The caller
- * keeps the answer.
+ * Finds the launcher and compares it with its manifest, because it runs as root.
+ * Rejects with RUNTIME_UNAVAILABLE when this platform has no launcher or its hash differs. The caller
+ * caches the result.
  */
 export async function launcherBinary(
   from: string = dirname(fileURLToPath(import.meta.url)),
@@ -42,7 +42,7 @@ export async function launcherBinary(
     throw unavailable(`The sandbox launcher ${path} cannot be read.`, 'Install the package again.', cause)
   })
   if (createHash('sha256').update(bytes).digest('hex') !== sha256) {
-    throw unavailable(`The sandbox launcher ${path} is not the one that was shipped.`, 'Install the package again.')
+    throw unavailable(`The sandbox launcher ${path} does not match its manifest.`, 'Install the package again.')
   }
   return { path, bytes, sha256 }
 }
@@ -52,7 +52,7 @@ async function findManifest(from: string): Promise<{ folder: string; manifest: M
   for (let level = 0; level < searchedFolders; level++) {
     for (const place of ['native/bin', 'sandbox/native/bin']) {
       const found = await readFile(join(folder, place, 'manifest.json'), 'utf8').catch(() => undefined)
-      if (found !== undefined) return { folder: join(folder, place), manifest: JSON.parse(found) as Manifest }
+      if (found !== undefined) return { folder: join(folder, place), manifest: JSON.parse(found) }
     }
     folder = dirname(folder)
   }

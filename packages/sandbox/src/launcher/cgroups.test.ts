@@ -20,7 +20,7 @@ const bomb = 'head -c 100M /dev/zero | tail > /dev/null; echo survived'
 
 afterEach(removeParents)
 
-test('a run is measured by its control groups, which are gone at the end', { skip }, async () => {
+test('control groups measure a run, and the supervisor removes them at its end', { skip }, async () => {
   const { plan } = groupsPlan(wide)
   const launched = await launch(sandboxPlan({ cgroups: plan }))
   const end = await runOn(launched, { script: 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done' })
@@ -33,7 +33,7 @@ test('a run is measured by its control groups, which are gone at the end', { ski
   for (const folder of plan.folders) assert.equal(existsSync(folder), false, folder)
 })
 
-test('every process of the sandbox is in every group', { skip }, async () => {
+test('every process of the sandbox is in every control group', { skip }, async () => {
   const { plan } = groupsPlan(wide)
   const launched = await launch(sandboxPlan({ cgroups: plan }))
   const members = plan.folders.map((folder) => readFileSync(`${folder}/cgroup.procs`, 'utf8').trim().split('\n').length)
@@ -41,7 +41,7 @@ test('every process of the sandbox is in every group', { skip }, async () => {
   await launched.dispose()
 })
 
-test('a program that wants more memory than it may have is ended by that limit', { skip }, async () => {
+test('a program above its memory limit ends with the hit memoryBytes', { skip }, async () => {
   const { plan } = groupsPlan({ memoryBytes: 32 * 2 ** 20, pids: 40 })
   const end = await runOnce(sandboxPlan({ cgroups: plan }), { script: bomb })
   assert.equal(end.hit, 'memoryBytes')
@@ -50,7 +50,7 @@ test('a program that wants more memory than it may have is ended by that limit',
   assert.equal(text((await runOnce(sandboxPlan({ cgroups: free.plan }), { script: bomb })).stdout), 'survived\n')
 })
 
-test('a program that lives on after the kernel killed a part of it is ended all the same', { skip }, async () => {
+test('a program that survives an OOM kill of its child is killed too', { skip }, async () => {
   const { plan } = groupsPlan({ memoryBytes: 32 * 2 ** 20, pids: 40 })
   const launched = await launch(sandboxPlan({ cgroups: plan }))
   const end = await runOn(launched, { script: `${bomb}; sleep 60` })
@@ -59,7 +59,7 @@ test('a program that lives on after the kernel killed a part of it is ended all 
   assert.deepEqual([last.reason, last.limit, last.left], ['watch', 'memoryBytes', []])
 })
 
-test('a fork bomb is ended by its number of processes, all of them', { skip }, async () => {
+test('a fork bomb ends with the hit pids, and none of its processes survives', { skip }, async () => {
   const mark = `34${process.pid}`
   const { plan } = groupsPlan({ memoryBytes: 128 * 2 ** 20, pids: 12 })
   const end = await runOnce(sandboxPlan({ cgroups: plan }), { script: `while :; do setsid sleep ${mark} & done` })
@@ -67,14 +67,14 @@ test('a fork bomb is ended by its number of processes, all of them', { skip }, a
   assert.deepEqual(processesWith(mark), [])
 })
 
-test('time on the processors is a limit of its own', { skip }, async () => {
+test('CPU time of all processes together is limited', { skip }, async () => {
   const { plan } = groupsPlan(wide)
   const end = await runOnce(sandboxPlan({ cgroups: plan }), { script: '(while :; do :; done) & while :; do :; done' })
   assert.equal(end.hit, 'cpuMs')
   assert.ok((end.figures.cpuNs ?? 0) >= 2e9)
 })
 
-test('without a kill file everybody in the groups is killed', { skip }, async () => {
+test('without cgroup.kill the supervisor kills every process in the groups', { skip }, async () => {
   const mark = `35${process.pid}`
   const { plan } = groupsPlan(wide)
   const { killFile: _, ...without } = plan
@@ -85,7 +85,7 @@ test('without a kill file everybody in the groups is killed', { skip }, async ()
   assert.deepEqual((await launched.dispose()).left, [])
 })
 
-test('what an earlier turn used does not end the next one', { skip }, async () => {
+test('CPU time of earlier turns does not count towards the next turn', { skip }, async () => {
   const { plan } = groupsPlan(wide)
   const watches = plan.watches.map((watch) => (watch.limit === 'cpuMs' ? { ...watch, atLeast: 3e8 } : watch))
   const launched = await launch(sandboxPlan({ cgroups: { ...plan, watches } }))
@@ -101,7 +101,9 @@ test('what an earlier turn used does not end the next one', { skip }, async () =
   await launched.dispose()
 })
 
-test('a group that cannot be made or set names its file, and the others are removed', { skip }, async () => {
+test('a control group that cannot be created or configured is reported with its file, and the others are removed', {
+  skip,
+}, async () => {
   const { plan } = groupsPlan(wide)
   const broken = { ...plan, settings: [...plan.settings, [`${plan.folders[0]}/no.such.setting`, '1'] as const] }
   await assert.rejects(launch(sandboxPlan({ cgroups: broken })), {
@@ -119,7 +121,7 @@ test('a group that cannot be made or set names its file, and the others are remo
   rmdirSync(taken)
 })
 
-test('a group that somebody else is in cannot be removed, and is named', { skip }, async () => {
+test('a control group with a foreign child group is not removed and is reported as left', { skip }, async () => {
   const { plan } = groupsPlan(wide)
   const launched = await launch(sandboxPlan({ cgroups: { ...plan, parents: [] } }))
   const inner = `${plan.folders[0]}/kept`

@@ -7,7 +7,7 @@ import type { LaunchFile } from './launcher.ts'
 
 const skip = process.platform === 'linux' ? false : 'needs Linux'
 
-test('files go in with their folders and modes, and what is new comes out, sorted', { skip }, async () => {
+test('files are written with their folders and modes, and new files are collected in order', { skip }, async () => {
   const files = new Map<string, Uint8Array | LaunchFile>([
     ['a/b/kept.txt', Buffer.from('kept')],
     ['run.sh', { bytes: Buffer.from('#!/bin/sh\necho ran > out/z\n'), mode: 0o755 }],
@@ -26,7 +26,9 @@ test('files go in with their folders and modes, and what is new comes out, sorte
   assert.deepEqual(end.skipped, [])
 })
 
-test('links, pipes, sparse giants and what cannot be read stay inside, each with a reason', { skip }, async () => {
+test('symbolic links, pipes, sparse files over the limit and deep folders are skipped, each with a reason', {
+  skip,
+}, async () => {
   const script = `ln -s /etc/passwd link; mkfifo pipe; truncate -s 1T sparse; mkdir -p ${'d/'.repeat(40)}; echo ok > fine`
   const end = await runOnce(hostPlan(), { script, collect: { files: 9, bytes: 100 } })
   assert.deepEqual([...end.files.keys()], ['fine'])
@@ -37,13 +39,13 @@ test('links, pipes, sparse giants and what cannot be read stay inside, each with
   assert.equal([...reasons.values()].filter((reason) => reason === 'too deep').length, 1)
 })
 
-test('the number of files that come out has its limit', { skip }, async () => {
+test('the number of collected files is limited', { skip }, async () => {
   const end = await runOnce(hostPlan(), { script: 'touch 1 2 3 4 5', collect: { files: 2, bytes: 10 } })
   assert.deepEqual([...end.files.keys()], ['1', '2'])
   assert.equal(end.skipped.length, 3)
 })
 
-test('a file never goes through a link that lies in its way', { skip }, async () => {
+test('writing an input file does not follow symbolic links', { skip }, async () => {
   const plan = hostPlan()
   const outside = join(place, 'outside')
   mkdirSync(outside)
@@ -64,7 +66,7 @@ test('a file never goes through a link that lies in its way', { skip }, async ()
   assert.equal(text(end.stdout), 'mine untouched')
 })
 
-test('a file that cannot be written ends the run before the program begins', { skip }, async () => {
+test('an input file that cannot be written ends the run before the program starts', { skip }, async () => {
   for (const path of ['../x', 'a/../../x', 'a'.repeat(300)]) {
     const end = await runOnce(hostPlan(), { script: 'echo ran', files: new Map([[path, Buffer.from('x')]]) })
     assert.equal(end.unwritten?.path, path)
@@ -72,7 +74,7 @@ test('a file that cannot be written ends the run before the program begins', { s
   }
 })
 
-test('the workspace is removed whatever lies in it', { skip }, async () => {
+test('the workspace is removed with deep, unreadable and special files in it', { skip }, async () => {
   const plan = hostPlan()
   const deep = 'i=0; while [ $i -lt 600 ]; do mkdir d && cd d; i=$((i+1)); done; cd "$TOP"'
   const script = `TOP=$PWD; ${deep}; mkdir shut && touch shut/x && chmod 000 shut; ln -s / up; mkfifo pipe; echo done`

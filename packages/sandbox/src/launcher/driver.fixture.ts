@@ -9,16 +9,16 @@ import { text } from 'node:stream/consumers'
 import type { TestContext } from 'node:test'
 import { createLanguages } from '../languages/languages.ts'
 
-/** Where the drivers lie. */
+/** The folder of the drivers. */
 export const drivers = join(import.meta.dirname, '../../native/drivers')
 
-/** What a job may hold beside its code. */
+/** The parts of a job other than its code. */
 export interface DriverJob {
   readonly env?: { readonly [name: string]: string }
   readonly argv?: readonly string[]
   readonly deterministic?: { readonly seed: number; readonly nowMs: number }
   readonly stdin?: string
-  /** In the environment of the interpreter's start. */
+  /** Environment at the start of the interpreter. */
   readonly startEnv?: { readonly [name: string]: string }
   readonly files?: { readonly [path: string]: string }
 }
@@ -31,7 +31,7 @@ export interface DriverEnd {
   readonly said: readonly { readonly [key: string]: unknown }[]
 }
 
-/** The words that start a driver here, outside of any sandbox. */
+/** The command that starts a driver outside of a sandbox. */
 export function driverCommand(language: string): readonly [string, ...string[]] {
   const { driver } = createLanguages().get(language)
   if (driver === undefined) throw new Error(`${language} has no driver`)
@@ -44,7 +44,7 @@ export function driverCommand(language: string): readonly [string, ...string[]] 
   return [program ?? '', ...rest]
 }
 
-/** An empty folder that is gone after the test. */
+/** An empty folder that is removed after the test. */
 export function emptyFolder(t: TestContext, files: DriverJob['files'] = {}): string {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-driver-'))
   t.after(() => rmSync(folder, { recursive: true, force: true }))
@@ -59,7 +59,7 @@ interface Started {
   readonly stderr: Promise<string>
 }
 
-/** Starts a driver that waits for its job; it is killed when the test is over. */
+/** Starts a driver that waits for its job; it is killed after the test. */
 export function startDriver(t: TestContext, language: string, job: DriverJob = {}): Started {
   const [program, ...words] = driverCommand(language)
   const child = spawn(program, words, {
@@ -74,12 +74,12 @@ export function startDriver(t: TestContext, language: string, job: DriverJob = {
   return { child, channel, stdout: text(child.stdout ?? []), stderr: text(child.stderr ?? []) }
 }
 
-/** The line of a job. */
+/** The job as one line. */
 export function jobLine(code: string, { env = {}, argv, deterministic }: DriverJob = {}, more: object = {}): string {
   return `${JSON.stringify({ code, env, argv, deterministic, ...more })}\n`
 }
 
-/** Runs one program by its driver to its end. */
+/** Runs one program with its driver to its end. */
 export async function runCode(t: TestContext, language: string, code: string, job: DriverJob = {}): Promise<DriverEnd> {
   const { child, channel, stdout, stderr } = startDriver(t, language, job)
   channel.write(jobLine(code, job))
@@ -91,7 +91,7 @@ export async function runCode(t: TestContext, language: string, code: string, jo
   return { exit: exitCode ?? signal, stdout: await stdout, stderr: await stderr, said }
 }
 
-/** A session: `cell` runs code in it and gives what was said up to its end. */
+/** A session: `cell` runs code in it and returns the messages up to its done line. */
 export function startCells(t: TestContext, language: string, job: DriverJob = {}) {
   const { child, channel, stdout, stderr } = startDriver(t, language, job)
   const lines = createInterface({ input: channel })[Symbol.asyncIterator]()

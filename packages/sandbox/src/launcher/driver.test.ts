@@ -87,12 +87,12 @@ return [random.random(), random.Random().random(), str(uuid.uuid4()), secrets.to
 for (const words of wordings) {
   const { language } = words
 
-  test(`${language}: what a program prints is its output, and it ends with 0`, async (t) => {
+  test(`${language}: printed text is the output, and the exit code is 0`, async (t) => {
     const end = await runCode(t, language, words.print('é 42'))
     assert.deepEqual(end, { exit: 0, stdout: 'é 42\n', stderr: '', said: [] })
   })
 
-  test(`${language}: a value is what is returned outside functions, and only once`, async (t) => {
+  test(`${language}: the value is what a top-level return returns, and it is sent once`, async (t) => {
     const { said, exit } = await runCode(t, language, `return {"a": [1, 2.5, "é"], "b": {"c": []}}`)
     assert.deepEqual({ said, exit }, { said: [{ value: { a: [1, 2.5, 'é'], b: { c: [] } } }], exit: 0 })
   })
@@ -102,7 +102,7 @@ for (const words of wordings) {
     assert.deepEqual(end, { exit: 0, stdout: 'first\n', stderr: '', said: [] })
   })
 
-  test(`${language}: what is not JSON is no value, and a line says so`, async (t) => {
+  test(`${language}: a return that is not JSON gives no value and a message on stderr`, async (t) => {
     for (const value of words.notJson) {
       const { exit, said, stderr } = await runCode(t, language, `return ${value}`)
       assert.deepEqual({ exit, said }, { exit: 0, said: [] }, value)
@@ -110,7 +110,7 @@ for (const words of wordings) {
     }
   })
 
-  test(`${language}: an error that nobody catches is shown from the program's line on, and ends with 1`, async (t) => {
+  test(`${language}: an uncaught error is printed from the program’s line on, and the exit code is 1`, async (t) => {
     const { exit, stderr, said } = await runCode(t, language, words.fail)
     assert.deepEqual({ exit, said }, { exit: 1, said: [] })
     assert.match(stderr, new RegExp(`${words.file}"?(?:, line |:)2\\b`))
@@ -118,12 +118,12 @@ for (const words of wordings) {
     assert.doesNotMatch(stderr, /native\/drivers|node:internal/)
   })
 
-  test(`${language}: the program chooses its exit code`, async (t) => {
+  test(`${language}: a program sets its exit code`, async (t) => {
     assert.equal((await runCode(t, language, words.exit(3))).exit, 3)
     assert.equal((await runCode(t, language, words.exit(0))).exit, 0)
   })
 
-  test(`${language}: standard input, environment and arguments are those of the job`, async (t) => {
+  test(`${language}: a program gets the stdin, environment and arguments of the job`, async (t) => {
     assert.deepEqual((await runCode(t, language, words.readInput, { stdin: 'a\nb' })).said, [{ value: 'a\nb' }])
     const job = { env: { OWN: 'é', PATH: '/bin' }, argv: ['--x', 'y z'], startEnv: { LEAKED: '1' } }
     assert.deepEqual((await runCode(t, language, words.readWorld, job)).said, [
@@ -136,19 +136,19 @@ for (const words of wordings) {
     assert.deepEqual({ said, stderr }, { said: [{ value: 7 }], stderr: '' })
   })
 
-  test(`${language}: descriptor 3 is the program's too`, async (t) => {
+  test(`${language}: a program can write to descriptor 3`, async (t) => {
     const { said } = await runCode(t, language, words.say)
     assert.deepEqual(said, [{ progress: 1 }, { log: 'here' }, { value: 5 }])
   })
 
-  test(`${language}: an interpreter without a job ends quietly when its channel does`, async (t) => {
+  test(`${language}: an interpreter without a job exits silently when its channel closes`, async (t) => {
     const { child, channel, stdout, stderr } = startDriver(t, language)
     channel.end()
     const [code] = await once(child, 'close')
     assert.deepEqual([code, await stdout, await stderr], [0, '', ''])
   })
 
-  test(`${language}: a job that comes in pieces, and one of a megabyte, are read whole`, async (t) => {
+  test(`${language}: a job that arrives in pieces and a job of a megabyte are read completely`, async (t) => {
     const { child, channel, stdout } = startDriver(t, language)
     const line = Buffer.from(jobLine(`${words.print('ä')}${language === 'python' ? '#' : '//'}${'é'.repeat(500_000)}`))
     channel.write(line.subarray(0, 1))
@@ -158,7 +158,7 @@ for (const words of wordings) {
     assert.equal(await stdout, 'ä\n')
   })
 
-  test(`${language}: with a seed and a time, a program gives the same result each time`, async (t) => {
+  test(`${language}: with a seed and a fixed time a program gives the same result each time`, async (t) => {
     const still = { deterministic: { seed: 7, nowMs: 1_700_000_000_123 }, startEnv: { PYTHONHASHSEED: '0' } }
     const first = await runCode(t, language, words.chance, still)
     const again = await runCode(t, language, words.chance, still)

@@ -30,7 +30,7 @@ function opened(unread = 0) {
   return { gateway, sent, rests, works, failures, tell }
 }
 
-test('questions are handed on at a rest, and only at one that knows of every answer', () => {
+test('gateway requests are delivered at quiescence, and only when the program has read every response', () => {
   const { gateway, sent, rests, tell } = opened()
   gateway.take('? 1 call {"a":1}')
   gateway.take('? 2 sleep {"ms":1}')
@@ -49,7 +49,7 @@ test('questions are handed on at a rest, and only at one that knows of every ans
   assert.deepEqual(sent, ['2 1 12 null', '1 0 - { "code":"X"}'])
 })
 
-test('a rest says whether something of the program may go on', () => {
+test('a quiescence report states whether threads or children of the program may still be running', () => {
   const { gateway, rests, works, failures } = opened()
   gateway.take('? 1 call {}')
   gateway.take('~ 0')
@@ -57,7 +57,7 @@ test('a rest says whether something of the program may go on', () => {
   assert.deepEqual([rests.map(({ length }) => length), works, failures], [[1, 0], [true, false], []])
 })
 
-test('a rest that the driver would not say again, and an end again and again, end the run', () => {
+test('a repeated quiescence report, and a repeated end, end the run', () => {
   for (const line of ['. 0', '~ 0', '= 1', '! {}']) {
     const { gateway, rests, failures } = opened()
     gateway.take('? 1 call {}')
@@ -67,7 +67,7 @@ test('a rest that the driver would not say again, and an end again and again, en
   }
 })
 
-test('an answer goes to its number once, and after the end nowhere', () => {
+test('a gateway response is sent once for its number, and not after the end', () => {
   const { gateway, sent, failures, tell } = opened()
   gateway.take('? 1 call {}')
   gateway.take('? 2 call {}')
@@ -84,7 +84,7 @@ test('an answer goes to its number once, and after the end nowhere', () => {
   assert.deepEqual([again.sent.length, again.failures[0]?.code], [1, 'BACKEND_FAILED'])
 })
 
-test('what a program says of its end is taken for what it is: a value, or a fault of bounded size', () => {
+test('a program’s report of its end is read as a value, or as a fault of bounded size', () => {
   const { gateway } = opened()
   gateway.take('= {"a":[1]}')
   assert.deepEqual(gateway.said(), { value: { a: [1] } })
@@ -99,7 +99,7 @@ test('what a program says of its end is taken for what it is: a value, or a faul
   assert.deepEqual(gateway.said(), { fault: { kind: 'run', name: 'Error', message: '' } })
 })
 
-test('a program that has asked something cannot say that it was never compiled', () => {
+test('a program that made a gateway request cannot report that it was never compiled', () => {
   const { gateway } = opened()
   gateway.take('! {"kind":"compile","message":"no"}')
   assert.equal(gateway.said().fault?.kind, 'compile')
@@ -109,7 +109,7 @@ test('a program that has asked something cannot say that it was never compiled',
   assert.deepEqual([gateway.said().fault?.kind, gateway.said().fault?.message], ['run', 'no'])
 })
 
-test('a program that does not take its answers is ended before they fill the host', () => {
+test('a program that does not read its responses is ended before they fill the host’s memory', () => {
   for (const [unread, code] of [
     [64 * 2 ** 20, undefined],
     [64 * 2 ** 20 + 1, 'LIMIT_EXCEEDED'],
@@ -122,12 +122,12 @@ test('a program that does not take its answers is ended before they fill the hos
   }
 })
 
-test('whatever is said, numbers stay in their order, one failure ends it, and nothing is thrown', () => {
+test('for arbitrary lines, request numbers stay in order, at most one failure is reported, and nothing throws', () => {
   const line = fc.oneof(
     fc
       .tuple(fc.integer({ min: -1, max: 4 }), fc.constantFrom('call', 'sleep', 'x y', ''))
       .map(([n, kind]) => `? ${n} ${kind} {}`),
-    fc.integer({ min: -1, max: 3 }).map((told) => `. ${told}`),
+    fc.integer({ min: -1, max: 3 }).map((read) => `. ${read}`),
     fc.constantFrom('= 1', '= x', '! {}', '! x', '', '?', '.', '? 1', '. '),
     fc.string(),
   )

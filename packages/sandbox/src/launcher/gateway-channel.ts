@@ -14,24 +14,24 @@ const questionBytes = 256
 /** Most bytes of gateway responses that the program has not read. */
 const mostUnreadBytes = 64 * 2 ** 20
 const longestText = 8_192
-/** A program says its value or its failure; one that fails after its value says both. */
+/** A program reports its value or its failure; one that fails after its value reports both. */
 const mostEnds = 4
 
 export interface GatewayOptions {
   readonly gateway: ProgramGateway
-  /** Writes a line to the program's descriptor; returns how many bytes wait to be taken. */
+  /** Writes a line to the program's descriptor; returns the number of bytes that are not yet sent. */
   readonly send: (line: string) => number
   /** Ends the run. */
   readonly fail: (error: ToolError) => void
 }
 
-/** The host's end of a program over tools. */
+/** The host's end of the gateway of one program. */
 export interface GatewayChannel {
-  /** Takes one line behind its token. */
+  /** Handles one line, without its token. */
   take(line: string): void
-  /** No answer is passed on after this. */
+  /** No response is sent after this. */
   close(): void
-  /** What the program said of its own end. */
+  /** The value or fault that the program reported. */
   said(): Pick<Outcome, 'value' | 'fault'>
 }
 
@@ -58,7 +58,7 @@ export function createGatewayChannel({ gateway, send, fail }: GatewayOptions): G
   let count = 0
   let given = 0
   let bytes = 0
-  let rested = { count: 0, told: -1, working: true }
+  let rested = { count: 0, read: -1, working: true }
   let ends = 0
   let over = false
   let said: Pick<Outcome, 'value' | 'fault'> = {}
@@ -71,7 +71,12 @@ export function createGatewayChannel({ gateway, send, fail }: GatewayOptions): G
     const size = waiting.get(number)
     if (over) return
     if (size === undefined) {
-      stop(new ToolError('BACKEND_FAILED', `An answer has the number ${number}, which waits for none.`))
+      stop(
+        new ToolError(
+          'BACKEND_FAILED',
+          `The host responded to gateway request ${number}, which waits for no response.`,
+        ),
+      )
       return
     }
     waiting.delete(number)
@@ -79,28 +84,30 @@ export function createGatewayChannel({ gateway, send, fail }: GatewayOptions): G
     given += 1
     const time = nowMs === undefined ? '-' : Math.trunc(nowMs)
     const unread = send(`${number} ${ok ? 1 : 0} ${time} ${text.replaceAll('\n', ' ')}`)
-    if (unread > mostUnreadBytes) stop(tooMuch('answers that were not taken', mostUnreadBytes))
+    if (unread > mostUnreadBytes) stop(tooMuch('responses that it did not read', mostUnreadBytes))
   }
   const question = (rest: string): ToolError | undefined => {
     const found = /^(\d{1,15}) ([a-z]{1,16}) /.exec(rest)
-    if (found === null || Number(found[1]) !== count + 1) return forged('a question out of its turn')
+    if (found === null || Number(found[1]) !== count + 1) return forged('a gateway request out of order')
     const [head, , kind = ''] = found
     const text = rest.slice(head.length)
     const size = text.length + questionBytes
     count += 1
     bytes += size
-    if (bytes > mostWaitingBytes) return tooMuch('calls that wait for an answer', mostWaitingBytes)
+    if (bytes > mostWaitingBytes) return tooMuch('gateway requests without a response', mostWaitingBytes)
     waiting.set(count, size)
     asked.push({ number: count, kind, text })
     return undefined
   }
   const rest = (text: string, working: boolean): ToolError | undefined => {
-    const told = Number(text)
-    if (!Number.isSafeInteger(told) || told < 0 || told > given) return forged('responses that the host did not send')
-    // The driver rests once at each place, and once more when nothing works beside it any longer.
-    if (told === rested.told && count === rested.count && (working || !rested.working)) return forged('a rest twice')
-    rested = { count, told, working }
-    if (told < given) return undefined
+    const read = Number(text)
+    if (!Number.isSafeInteger(read) || read < 0 || read > given)
+      return forged('a receipt of responses that the host did not send')
+    // The driver reports each quiescence once, and once more when threads and children have ended.
+    if (read === rested.read && count === rested.count && (working || !rested.working))
+      return forged('a repeated quiescence report')
+    rested = { count, read, working }
+    if (read < given) return undefined
     const questions = asked
     asked = []
     gateway.ask(questions, answer, working)
@@ -110,9 +117,9 @@ export function createGatewayChannel({ gateway, send, fail }: GatewayOptions): G
     const text = line.slice(2)
     if (line.startsWith('? ')) return question(text)
     if (line.startsWith('. ') || line.startsWith('~ ')) return rest(text, line.startsWith('~'))
-    if (!line.startsWith('= ') && !line.startsWith('! ')) return forged('something unknown')
+    if (!line.startsWith('= ') && !line.startsWith('! ')) return forged('an unknown line')
     ends += 1
-    if (ends > mostEnds) return forged('its end again and again')
+    if (ends > mostEnds) return forged('too many end reports')
     said = line.startsWith('= ') ? endOf(text) : { fault: faultOf(text) }
     return undefined
   }
@@ -124,7 +131,7 @@ export function createGatewayChannel({ gateway, send, fail }: GatewayOptions): G
     close() {
       over = true
     },
-    // One that has asked something was compiled, whatever it says, and whenever.
+    // A program that made a request was compiled, whatever it reports.
     said: () => (count > 0 && said.fault !== undefined ? { fault: { ...said.fault, kind: 'run' } } : said),
   }
 }
@@ -169,10 +176,7 @@ function isPlace(value: Json | undefined): value is number {
 }
 
 function forged(what: string): ToolError {
-  return new ToolError(
-    'CODE_FAILED',
-    `The program was ended, because it said ${what} on the descriptor of its gateway.`,
-  )
+  return new ToolError('CODE_FAILED', `The program was ended, because it wrote ${what} to its gateway descriptor.`)
 }
 
 function tooMuch(what: string, most: number): ToolError {

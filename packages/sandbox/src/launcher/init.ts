@@ -1,4 +1,4 @@
-import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import type { LaunchStep } from './launcher.ts'
 import {
   FrameError,
@@ -12,44 +12,46 @@ import {
 } from './protocol.ts'
 import type { RunIntake } from './run-intake.ts'
 
-/** The init that this code speaks with. */
+/** Protocol version of the init. */
 const version = '1'
-/** Some output, an end and a fault; more is not said before a run. */
+/** Most frames before a run: some output, an exit and a fault. */
 const mostEarly = 8
+/** A chunk of this length may be followed by another one in the same turn of the event loop. */
+const longChunk = 32_768
 
 /** The host's end of the channel to the init. Nothing here throws or rejects; `fault` returns what broke. */
 export interface InitLink {
   readonly ready: Promise<void>
   isReady(): boolean
-  /** Resolves when no more will come. */
+  /** Resolves when the channel is closed. */
   readonly closed: Promise<void>
-  /** What the init did that ours would not; the sandbox is being killed then. */
+  /** The protocol violation of the init; the sandbox is being killed. */
   fault(): FrameError | undefined
   start(step: LaunchStep, keep: boolean): void
   relay(port: number, socket: string): void
-  /** Sends a job as `jobPieces` made it; its frames go to the intake until that has an end, then `onEnd` is called. */
+  /** Sends a job made by `jobPieces`. Its frames go to the intake until the intake has an end; then `onEnd` is called. */
   go(pieces: readonly Uint8Array[], intake: RunIntake, onEnd: () => void): void
-  /** Writes a further line to the program of the run, unless it has ended; returns how many bytes wait to be taken. */
+  /** Writes a line to the running program, unless it has ended; returns the number of bytes that are not yet sent. */
   line(text: string): number
-  /** Ends the turn of an interpreter, which has said with which code it ends. */
+  /** Ends the turn of an interpreter that reported its exit code. */
   finish(code: number): void
-  /** Says that nothing more will be sent. */
+  /** Half-closes the channel: nothing more will be sent. */
   hangUp(): void
 }
 
-export function connectInit(socket: Socket, kill: () => void): InitLink {
+export function connectInit(socket: Duplex, kill: () => void): InitLink {
   const ready = Promise.withResolvers<void>()
   const closed = Promise.withResolvers<void>()
   let isReady = false
   let broken: FrameError | undefined
   let current: { readonly intake: RunIntake; readonly onEnd: () => void } | undefined
-  /* An interpreter that ended while it waited says so, and why, before a run listens. */
+  // Frames of a warm interpreter that ended before its run; the run reads its exit and output from here.
   const early: [type: number, payload: Buffer][] = []
 
   const take = (type: number, payload: Buffer): void => {
     if (!isReady) {
       if (type !== fromInit.ready || payload.toString() !== version)
-        throw new FrameError('The init is not the expected one.')
+        throw new FrameError(`The init did not report protocol version ${version}.`)
       isReady = true
       ready.resolve()
     } else if (current !== undefined) {
@@ -57,14 +59,14 @@ export function connectInit(socket: Socket, kill: () => void): InitLink {
     } else if (early.length < mostEarly) {
       early.push([type, payload])
     } else {
-      throw new FrameError('The init sent something while nothing ran.')
+      throw new FrameError('The init sent a frame while no program was running.')
     }
   }
   const deliver = (to: NonNullable<typeof current>, type: number, payload: Buffer): void => {
     to.intake.take(type, payload)
     if (to.intake.end === undefined) return
     current = undefined
-    /* The init waits for this before it ends, so that nothing we write can fail and hide what it wrote. */
+    // The init waits for this before it exits, so that a failing write of ours cannot discard what it wrote.
     if (to.intake.end.kind === 'exit') socket.end()
     to.onEnd()
   }
@@ -83,7 +85,13 @@ export function connectInit(socket: Socket, kill: () => void): InitLink {
   }
   socket.on('error', () => undefined)
   socket.on('close', () => closed.resolve())
-  socket.on('data', (chunk: Buffer) => guarded(() => push(chunk)))
+  socket.on('data', (chunk: Buffer) => {
+    guarded(() => push(chunk))
+    if (chunk.length < longChunk) return
+    // Node reads on in the same turn of the event loop as long as chunks are full, whatever handling them takes.
+    socket.pause()
+    setImmediate(() => socket.resume())
+  })
   return {
     ready: ready.promise,
     isReady: () => isReady,

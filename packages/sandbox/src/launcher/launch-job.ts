@@ -4,24 +4,24 @@ import type { Outcome, SandboxJob, SandboxSpec } from '@gantry/core/internal/run
 import type { Language, Languages } from '../languages/languages.ts'
 import type { LaunchJob, LaunchStep } from './launcher.ts'
 
-/** Where things are for the programs of a sandbox. */
+/** Paths, environment and limits as programs inside a sandbox see them. */
 export interface Inside {
   readonly workspace: string
   readonly node: string
   readonly drivers: string
   readonly languages: Languages
-  /** Set for every program, besides what the job says. */
+  /** Set for every program, in addition to the job's environment. */
   readonly env: { readonly [name: string]: string }
-  /** Set inside, where the kernel counts for this sandbox alone. */
+  /** Set inside, where the kernel counts them for this sandbox alone. */
   readonly rlimits: { readonly [name: string]: number }
-  /** Limits that the init holds itself, where no control group does. */
+  /** Limits that the init enforces where no control group does. */
   readonly watch: NonNullable<LaunchJob['watch']>
 }
 
 const hiddenFolder = '.gantry'
 const codeFolder = `${hiddenFolder}/code`
 
-/** What every program finds in its environment, whatever its job says. */
+/** The environment of every program, below the job's own. */
 export function basicEnvironment(workspace: string): { readonly [name: string]: string } {
   return {
     PATH: '/usr/local/bin:/usr/bin:/bin',
@@ -31,19 +31,19 @@ export function basicEnvironment(workspace: string): { readonly [name: string]: 
   }
 }
 
-/** The interpreter that waits, for languages that have one. */
+/** The step that starts the warm interpreter, for languages that have a driver. */
 export function waitingStep(language: Language, spec: SandboxSpec, inside: Inside): LaunchStep | undefined {
   if (language.driver === undefined) return undefined
-  // The seed of Python's hashes is read at start only.
+  // Python reads the hash seed only at its start.
   const fixed = spec.deterministic === undefined ? {} : { PYTHONHASHSEED: '0' }
   const command = spec.gateway === true ? [...language.driver, 'gateway'] : language.driver
   return stepOf(command, language, { ...inside.env, ...language.env, ...fixed }, inside)
 }
 
-/** Whether an interpreter waits, and whether control groups count what it uses, so that its end need not be awaited. */
+/** Whether an interpreter is warm, and whether control groups count its usage, so that its exit need not be awaited. */
 type Waiting = 'none' | 'counted' | 'uncounted'
 
-/** A job as the launcher takes it: a line for the interpreter that waits, or files and steps. */
+/** Converts a job for the launcher: a line for the warm interpreter, or files and steps. */
 export function launchJob(job: SandboxJob, spec: SandboxSpec, inside: Inside, waiting: Waiting): LaunchJob {
   const { stdoutBytes, stderrBytes } = spec.limits
   return {
@@ -109,7 +109,7 @@ function bare(argv: readonly [string, ...string[]], env: LaunchStep['env'], { rl
   return { argv, env, rlimits }
 }
 
-/** Limits that no control group holds are watched by the init. */
+/** The limits that no control group enforces, for the init to watch. */
 export function watchOf({ limits }: SandboxSpec, enforced: Outcome['enforced']): Inside['watch'] {
   const byKernel = (limit: 'memoryBytes' | 'pids' | 'cpuMs'): boolean => enforced[limit]?.startsWith('cgroup') === true
   return {

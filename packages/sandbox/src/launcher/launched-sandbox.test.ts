@@ -6,7 +6,7 @@ import { hostPlan, launch, noSandbox, processesWith, runOn, runOnce, sandboxPlan
 const skip = noSandbox
 const notRoot = noSandbox !== false ? noSandbox : process.getuid?.() === 0 ? false : 'needs root'
 
-test('a program in the sandbox has its streams, files, messages and nothing else', { skip }, async () => {
+test('a program in the sandbox has only its streams, files and message channel', { skip }, async () => {
   const script =
     'id -u; cat; cat in.txt; ls /proc/self/fd | tr "\\n" " "; echo err >&2; echo \'{"value":6}\' >&3; echo o > out; exit 3'
   const files = new Map([['in.txt', Buffer.from('file ')]])
@@ -22,7 +22,7 @@ test('a program in the sandbox has its streams, files, messages and nothing else
   assert.equal(end.free === undefined ? 0 : end.free.bytes < 33_554_432, true)
 })
 
-test('process 1 is out of reach for the program, which finds no way to its channels', { skip }, async () => {
+test('a program cannot signal or inspect process 1 or its channels', { skip }, async () => {
   const script = [
     'kill -9 1; kill -STOP 1; kill -TERM 1; kill -CHLD 1',
     'for file in mem environ maps fd/3 exe; do cat /proc/1/$file > /dev/null 2>&1 && echo "read $file"; done',
@@ -37,7 +37,7 @@ test('process 1 is out of reach for the program, which finds no way to its chann
   assert.equal(text(own.stdout), 'listed\n')
 })
 
-test('daemons that left their parents die with the program, and cannot hold its streams open', { skip }, async () => {
+test('daemonized processes die with the program and do not keep its streams open', { skip }, async () => {
   const mark = `33${process.pid}`
   const script = `(setsid sh -c "trap '' TERM HUP; sleep ${mark}; :" &); (setsid sleep ${mark} &); echo up`
   const launched = await launch(sandboxPlan())
@@ -47,13 +47,13 @@ test('daemons that left their parents die with the program, and cannot hold its 
   await launched.dispose()
 })
 
-test('a program that kills all it can reach ends itself and not the sandbox', { skip }, async () => {
+test('kill -9 -1 in a program does not kill the init', { skip }, async () => {
   const end = await runOnce(sandboxPlan(), { script: 'sleep 60 & kill -9 -1; echo after' })
   assert.equal(end.hit, undefined)
   assert.deepEqual([text(end.stdout), end.exit], ['after\n', { code: 0 }])
 })
 
-test('the time of a run is kept whatever the program does', { skip }, async () => {
+test('the wall limit ends programs that ignore signals, stop themselves or daemonize', { skip }, async () => {
   const scripts = ['trap "" TERM INT; while :; do sleep 1; done', 'kill -STOP $$', 'setsid sleep 60 & exec sleep 60']
   for (const script of scripts) {
     const launched = await launch(sandboxPlan())
@@ -64,7 +64,9 @@ test('the time of a run is kept whatever the program does', { skip }, async () =
   }
 })
 
-test('a full workspace shows in what is left of it', { skip }, async () => {
+test('a full workspace is reported as zero free bytes, and an input file that does not fit as unwritten', {
+  skip,
+}, async () => {
   const end = await runOnce(sandboxPlan(), { script: 'head -c 100M /dev/zero > fill' })
   assert.deepEqual([end.exit, end.free?.bytes], [{ code: 1 }, 0])
   const big = new Map([['big', Buffer.alloc(40_000_000)]])
@@ -81,7 +83,7 @@ test('the program has another session keyring than the host', { skip }, async ()
   assert.equal(ours.includes(theirs[0] ?? ''), false)
 })
 
-test('a program has the uid and the group that it was given, no other, and gains no rights', {
+test('a program has only the uid and gid of its plan, and no_new_privs is set', {
   skip: notRoot,
 }, async () => {
   const script = 'id -u; id -G; grep NoNewPrivs /proc/self/status'
@@ -97,7 +99,7 @@ test('a program has the uid and the group that it was given, no other, and gains
   }
 })
 
-test('when memory runs out the kernel takes the program before us, and the program cannot turn that round', {
+test('the program has the highest OOM score and cannot lower it', {
   skip,
 }, async () => {
   const ours = Number(readFileSync('/proc/self/oom_score_adj', 'utf8'))
@@ -105,12 +107,12 @@ test('when memory runs out the kernel takes the program before us, and the progr
   assert.equal(text((await runOnce(sandboxPlan(), { script })).stdout), '1000\n1000\n')
 })
 
-test('what bubblewrap says when it cannot start is in the error', { skip }, async () => {
+test('the error of a failed start contains the message of bubblewrap', { skip }, async () => {
   const plan = sandboxPlan({}, ['--ro-bind', '/no/such/folder', '/x'])
   await assert.rejects(launch(plan), { code: 'SANDBOX_INIT_FAILED', message: /no\/such\/folder/ })
 })
 
-test('registrations with epoll are counted over the life of a sandbox, in all its processes, and refused beyond', {
+test('epoll registrations are counted over the life of a sandbox, in all its processes, and refused above the limit', {
   skip,
 }, async () => {
   const script = `exec python3 -c '

@@ -1,4 +1,5 @@
 import { type Json, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { follow } from '@gantry/core/internal/resilience/abort'
 import type {
   Outcome,
@@ -11,27 +12,30 @@ import type {
 import { createGatewayChannel, type GatewayChannel } from './gateway-channel.ts'
 import type { Launched, LaunchJob, RunEnd } from './launcher.ts'
 
-/** What makes an Outcome of a launcher's RunEnd. */
+/** The settings of one sandbox behind a launcher, and the hooks of its runtime. */
 export interface SandboxTraits {
   readonly id: string
   readonly spec: SandboxSpec
   readonly launched: Launched
-  /** Which limits the plan holds, and by what. */
+  /** The enforced limits, each with its mechanism. */
   readonly enforced: Outcome['enforced']
-  /** The job for the launcher: steps and files, or a line for the interpreter that waits. */
+  /** As `Sandbox` has it. */
+  readonly image?: string
+  /** The job for the launcher: steps and files, or a line for the warm interpreter. */
   jobOf(job: SandboxJob): LaunchJob
-  /** Called once, after everything of the sandbox is gone. */
+  /** Called once, after the sandbox is removed. */
   released(): Promise<void>
 }
 
-/** A run, and what its program said of its own end. */
+/** A finished run, and the value or fault that its program reported. */
 interface Ran {
   readonly end: RunEnd
   readonly said: Pick<Outcome, 'value' | 'fault'>
 }
 
-/** A sandbox behind a launcher; the same for all runtimes that start one. */
-export function launchedSandbox({ id, spec, launched, enforced, jobOf, released }: SandboxTraits): Sandbox {
+/** A sandbox behind a launcher, shared by all launcher runtimes. */
+export function launchedSandbox({ id, spec, launched, enforced, image, jobOf, released }: SandboxTraits): Sandbox {
+  const { memoryBytes, pausing, kill } = launched
   let used = false
   const ended = launched.ended.then(async () => released())
   const optionsOf = ({ onOutput }: SandboxJob) => ({
@@ -44,7 +48,7 @@ export function launchedSandbox({ id, spec, launched, enforced, jobOf, released 
     let value: Json | undefined
     const onMessage = (message: Json): void => {
       if (isObject(message) && 'value' in message) value = message.value
-      else tell(job, message)
+      else forward(job, message)
     }
     const onFlood = (error: ToolError): void => broken.abort(error)
     try {
@@ -54,7 +58,7 @@ export function launchedSandbox({ id, spec, launched, enforced, jobOf, released 
       leave()
     }
   }
-  /* Lines on the descriptor without the token of the run are not trusted, a value least of all. */
+  // Lines without the token of the run are not trusted, values in particular.
   const runAsking = async (job: SandboxJob, gateway: ProgramGateway, given: AbortSignal): Promise<Ran> => {
     const broken = new AbortController()
     const { signal, leave } = follow(given, broken.signal)
@@ -75,6 +79,10 @@ export function launchedSandbox({ id, spec, launched, enforced, jobOf, released 
   return {
     id,
     ended,
+    ...(image === undefined ? {} : { image }),
+    ...(memoryBytes === undefined ? {} : { memoryBytes }),
+    ...(pausing === undefined ? {} : { pausing }),
+    ...(kill === undefined ? {} : { kill }),
     async run(job, signal) {
       if (used && spec.session !== true) throw new ToolError('INTERNAL', 'A sandbox runs one program only.')
       used = true
@@ -83,9 +91,9 @@ export function launchedSandbox({ id, spec, launched, enforced, jobOf, released 
         ? runAlone(job, signal)
         : runAsking(job, job.gateway, signal))
       if (end.unwritten !== undefined) throw unwritten(end.unwritten)
-      // An interpreter that ended ends its session, which the holder must learn with the result.
+      // An interpreter that exited ends its session; the caller must learn this with the result.
       if (spec.session === true && !end.alive) await ended
-      return outcomeOf(end, said, enforced)
+      return outcomeOf(end, said, enforced, spec.limits.memoryBytes)
     },
     async dispose() {
       await launched.dispose()
@@ -94,8 +102,8 @@ export function launchedSandbox({ id, spec, launched, enforced, jobOf, released 
   }
 }
 
-function outcomeOf(end: RunEnd, said: Ran['said'], enforced: Outcome['enforced']): Outcome {
-  const hit = end.hit ?? (isFull(end) ? 'diskBytes' : undefined)
+function outcomeOf(end: RunEnd, said: Ran['said'], enforced: Outcome['enforced'], memoryBytes: number): Outcome {
+  const hit = end.hit ?? (isFull(end) ? 'diskBytes' : wasTooLarge(end, memoryBytes) ? 'memoryBytes' : undefined)
   const { exit, stdout, stderr, files, skipped } = end
   const lost = { lines: end.messagesDropped, keys: end.keysDropped }
   return {
@@ -112,7 +120,7 @@ function outcomeOf(end: RunEnd, said: Ran['said'], enforced: Outcome['enforced']
   }
 }
 
-/** A program that failed with no room left in its workspace was ended by that, whatever it made of the error. */
+/** A program that failed with a full workspace was ended by that limit, however it handled the error. */
 function isFull({ exit, free }: RunEnd): boolean {
   const failed = !('code' in exit) || exit.code !== 0
   return failed && free !== undefined && (free.bytes < smallestRoom || free.files === 0)
@@ -120,7 +128,16 @@ function isFull({ exit, free }: RunEnd): boolean {
 
 const smallestRoom = 65_536
 
-/** Figures of the kernel's control groups where there are any, else what it noted of the processes that ended. */
+/**
+ * Where no control group can be read, the kernel may end a program that grows faster than the init looks: it was killed, and
+ * had used more than it may.
+ */
+function wasTooLarge({ exit, figures, rusage }: RunEnd, memoryBytes: number): boolean {
+  const killed = 'code' in exit ? exit.code === 137 : exit.signal === 'SIGKILL'
+  return killed && figures.memoryPeakBytes === undefined && (rusage?.maxRssBytes ?? 0) >= memoryBytes
+}
+
+/** Uses the figures of the control groups when there are any, else the rusage of the exited processes. */
 function usageOf({ wallMs, figures, rusage }: RunEnd): Outcome['usage'] {
   const { cpuNs = figures.cpuUsec === undefined ? undefined : figures.cpuUsec * 1_000 } = figures
   const cpuMs = cpuNs === undefined ? rusage && rusage.userMs + rusage.systemMs : cpuNs / 1e6
@@ -132,8 +149,8 @@ function usageOf({ wallMs, figures, rusage }: RunEnd): Outcome['usage'] {
   }
 }
 
-/** Messages are as hostile as output: only what has the right shape is passed on. */
-function tell({ onMessage }: SandboxJob, message: Json): void {
+/** Messages are as hostile as output: only those of the right shape are delivered. */
+function forward({ onMessage }: SandboxJob, message: Json): void {
   if (onMessage === undefined || !isObject(message)) return
   const { progress, total, message: text, log } = message
   if (typeof progress === 'number') {
@@ -147,11 +164,7 @@ function tell({ onMessage }: SandboxJob, message: Json): void {
   } else if (typeof log === 'string') onMessage({ kind: 'log', message: log })
 }
 
-function isObject(value: Json): value is { readonly [key: string]: Json } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-/** Files that do not fit are the caller's to make smaller; nothing ran. */
+/** The caller must make the files smaller; no program ran. */
 function unwritten({ path, code }: { readonly path: string; readonly code: string }): ToolError {
   const why = code === 'ENOSPC' ? 'does not fit into limits.diskBytes' : `could not be written (${code})`
   return new ToolError('INPUT_INVALID', `The file ${path} ${why}.`, {

@@ -1,14 +1,15 @@
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import type { Socket } from 'node:net'
+import { Socket } from 'node:net'
 import { ToolError } from '@gantry/contract'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import { connectInit, type InitLink } from './init.ts'
 import type { LaunchEnd, Launched, LaunchJob, LaunchPlan, RunEnd, RunOptions } from './launcher.ts'
 import { FrameError, jobPieces, planFrame } from './protocol.ts'
 import { createRunIntake, type RunIntake } from './run-intake.ts'
 import { connectSupervisor, type Figures, type SupervisorLink } from './supervisor.ts'
 
-/** A started launcher as its users see it; `failure` says why one did not come to be ready. */
+/** Wraps a started launcher; `failure` returns why it did not become ready. */
 export function launchedOf(launcher: LauncherProcess, failure: () => Promise<ToolError>): Launched {
   const { supervisor, init } = launcher
   let kept = false
@@ -30,7 +31,7 @@ export function launchedOf(launcher: LauncherProcess, failure: () => Promise<Too
       launcher.hold(true)
       try {
         const end = await runJob(launcher, job, pieces, options, kept, failure)
-        /* A sandbox that cannot run again ends by itself soon. */
+        // A sandbox that cannot run again ends soon by itself.
         if (end.alive) launcher.hold(false)
         return end
       } finally {
@@ -56,9 +57,9 @@ function piecesOf(job: LaunchJob): Uint8Array[] {
 }
 
 /**
- * One run from its beginning to its end. It ends in one of three ways: the init says how the program ended, and the
- * supervisor adds its figures; the sandbox ends first, by a limit or by itself; the signal aborts, and the sandbox is killed.
- * An interpreter that says itself how it ends, by the job's token, has both asked at once, and is not waited for.
+ * Runs one job. It ends in one of three ways: the init reports the exit and the supervisor adds its figures; the sandbox
+ * ends first, by a limit or by itself; or the signal aborts and the sandbox is killed. An interpreter that reports its
+ * own end with the job's token is not waited for: init and supervisor are asked at once.
  */
 async function runJob(
   { supervisor, init }: LauncherProcess,
@@ -78,10 +79,10 @@ async function runJob(
     looked = supervisor.look()
   }
   const intake = createRunIntake(job, options, kept ? init.finish : saysBye ? bye : undefined, init.line)
-  signal.addEventListener('abort', supervisor.kill, { once: true })
+  const leave = onAbort(signal, supervisor.kill)
   try {
     init.go(pieces, intake, finished.resolve)
-    // The program's time begins with the program, not with the making of its sandbox.
+    // The wall clock starts with the program, not with the creation of its sandbox.
     if (init.isReady()) supervisor.begin(wallMs)
     else void init.ready.then(() => supervisor.begin(wallMs))
     if (!kept && !saysBye && job.gateway === undefined) init.hangUp()
@@ -96,15 +97,15 @@ async function runJob(
     if (!init.isReady()) throw await failure()
     const hit = end.reason === 'wall' ? 'wallMs' : (end.limit ?? end.hits[0])
     if (hit === undefined || init.fault() !== undefined) throw broken(await supervisor.ended, init.fault())
-    /* It went down with its sandbox, to a limit. */
+    // The program was killed with its sandbox, by a limit.
     const exit = { signal: 'SIGKILL' }
     return { ...intake.received(), exit, step: 0, alive: false, hit, figures: end.figures, wallMs: elapsedMs }
   } finally {
-    signal.removeEventListener('abort', supervisor.kill)
+    leave()
   }
 }
 
-/** The run of a program that ended by itself, or was ended by the init. */
+/** The end of a run whose program exited or was ended by the init. */
 function endOf(intake: RunIntake, { figures, hits }: Figures, wallMs: number, kept: boolean): RunEnd {
   const { end } = intake
   const base = { ...intake.received(), figures, wallMs }
@@ -125,7 +126,7 @@ function endOf(intake: RunIntake, { figures, hits }: Figures, wallMs: number, ke
   }
 }
 
-/** The sandbox ended, and no limit was the reason. */
+/** The error of a sandbox that ended without reaching a limit. */
 function broken({ message }: LaunchEnd, fault: Error | undefined): ToolError {
   const said = fault?.message ?? message ?? 'No reason was given.'
   const cause = fault === undefined ? {} : { cause: fault }
@@ -133,16 +134,16 @@ function broken({ message }: LaunchEnd, fault: Error | undefined): ToolError {
 }
 
 /** The launcher as a process, with both its channels. */
-interface LauncherProcess {
+export interface LauncherProcess {
   readonly pid: number
   readonly supervisor: SupervisorLink
   readonly init: InitLink
-  /** Whether it keeps Node alive: while something is awaited of it, not while it waits for us. */
+  /** Whether the launcher keeps Node alive: while a result is awaited, not while it is idle. */
   hold(on: boolean): void
 }
 
 /**
- * Sends the plan to the launcher that waits, or else to a new one; rejects when no process can be started, all else
+ * Sends the plan to the spare launcher, or else to a new one. Rejects when no process can be started; every other failure
  * shows in `ended`.
  */
 export async function spawnLauncher(
@@ -167,19 +168,20 @@ export async function spawnLauncher(
   }
 }
 
-/** Our ends of the channels to the init and to the supervisor. */
+/** The host's ends of the channels to the init and to the supervisor. */
 export function channelsOf(child: ChildProcess): [init: Socket, supervisor: Socket] {
-  const [, , , init, supervisor] = child.stdio as unknown as [null, null, null, Socket, Socket]
-  return [init, supervisor]
+  const [, , , init, supervisor] = child.stdio
+  if (init instanceof Socket && supervisor instanceof Socket) return [init, supervisor]
+  throw new ToolError('SANDBOX_INIT_FAILED', 'The launcher has no channels.')
 }
 
-/** A launcher that waits for its plan; throws, or has no `pid` and says why as an event, when none can be started. */
+/** A launcher that waits for its plan. Throws, or has no `pid` and emits an error, when it cannot be started. */
 export function spawnChild(binary: string): ChildProcess {
   const stdio: StdioOptions = ['ignore', 'ignore', 'ignore', 'pipe', 'pipe']
   return spawn(binary, ['supervise'], { stdio, env: {}, cwd: '/' })
 }
 
-/** Without a descriptor or process to spare there is not even a stdio, and the reason comes as an event. */
+/** Without free descriptors or processes the child has no stdio, and the reason arrives as an event. */
 async function spawned(binary: string): Promise<ChildProcess> {
   try {
     const child = spawnChild(binary)

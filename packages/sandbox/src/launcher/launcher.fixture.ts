@@ -46,10 +46,10 @@ export const binary = join(place, 'gantry-sandbox')
 if (process.platform === 'linux') writeFileSync(binary, (await launcherBinary()).bytes, { mode: 0o755 })
 after(() => rmSync(place, { recursive: true, force: true }))
 
-/** Counts folders and uids, so that none is used twice. */
+/** Counts folders and uids so that each is unique. */
 const counter = { next: 1 }
 
-/** A plan that runs the init on the host, in a workspace that goes away with it. */
+/** A plan that runs the init on the host, in a workspace that is removed with it. */
 export function hostPlan(changes: Partial<LaunchPlan> = {}): LaunchPlan & { readonly workspace: string } {
   const workspace = join(place, `work-${counter.next++}`)
   mkdirSync(workspace)
@@ -57,7 +57,7 @@ export function hostPlan(changes: Partial<LaunchPlan> = {}): LaunchPlan & { read
   return { argv, cgroups: noGroups, rlimits: { core: 0 }, folders: [workspace], ...changes, workspace }
 }
 
-/** A plan that runs the init in bubblewrap, as a uid of its own when we are root. */
+/** A plan that runs the init in bubblewrap, as root under its own uid. */
 export function sandboxPlan(changes: Partial<LaunchPlan> = {}, extra: readonly string[] = []): LaunchPlan {
   const uid = 64_000 + (process.pid % 1_000) + 1_000 * (counter.next++ % 500)
   const namespaces = ['--unshare-all', '--unshare-user', '--disable-userns', '--new-session', '--die-with-parent']
@@ -117,7 +117,7 @@ export function groupsPlan(limits: { readonly memoryBytes: number; readonly pids
   return { plan, parents }
 }
 
-/** Removes the parents that `groupsPlan` made; fails when a group is left in them. */
+/** Removes the parents that `groupsPlan` created; fails when a group is left in them. */
 export function removeParents(): void {
   for (const name of ['memory', 'pids', 'cpuacct', 'unified']) {
     const parent = `/sys/fs/cgroup/${name}/gantry-test-${process.pid}`
@@ -160,7 +160,7 @@ export function text({ bytes }: { readonly bytes: Uint8Array }): string {
   return Buffer.from(bytes).toString()
 }
 
-/** Processes of this machine whose command line holds a word; a test marks its own with a word nobody else uses. */
+/** Processes of this machine whose command line contains a word; each test uses its own word. */
 export function processesWith(word: string): number[] {
   return readdirSync('/proc')
     .filter((name) => /^[0-9]+$/.test(name) && Number(name) !== process.pid)
@@ -176,7 +176,7 @@ function commandOf(pid: string): string {
   }
 }
 
-/** Waits until something holds, for as long as the test may run. */
+/** Waits until the condition is true. */
 export async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await new Promise((resolve) => setTimeout(resolve, 5))
 }

@@ -4,7 +4,7 @@ import { hostPlan, launch, processesWith, runOn, runOnce, shell, text } from './
 
 const skip = process.platform === 'linux' ? false : 'needs Linux'
 
-test('a program ends with its code, its signal or the code of a shell for one that is not there', {
+test('a run reports the exit code, the signal, or 126 and 127 for a program that cannot be executed', {
   skip,
 }, async () => {
   assert.deepEqual((await runOnce(hostPlan(), { script: 'exit 0' })).exit, { code: 0 })
@@ -34,7 +34,7 @@ test('both streams and the messages arrive, and stdin ends', { skip }, async () 
   assert.deepEqual(seen.sort(), ['stderr:err\n', 'stdout:given', '{"value":[1]}'])
 })
 
-test('the environment and the descriptors are what the step gives and nothing else', { skip }, async () => {
+test('a program has only the environment and descriptors of its step', { skip }, async () => {
   const script = 'ls /proc/self/fd; env'
   const steps = [{ argv: ['/bin/sh', '-c', script], env: { PATH: '/usr/bin:/bin', ONLY: 'this' }, cwd: '/' }] as const
   const lines = text((await runOnce(hostPlan(), { steps })).stdout)
@@ -50,7 +50,7 @@ test('the environment and the descriptors are what the step gives and nothing el
   assert.deepEqual(own.sort(), ['ONLY=this', 'PATH=/usr/bin:/bin'])
 })
 
-test('a program starts with a session, a mask and signals of its own', { skip }, async () => {
+test('a program starts with its own session, umask and default signal handlers', { skip }, async () => {
   const script = 'umask; grep -E "^Sig(Blk|Ign)" /proc/self/status | cut -f 2; ps -o pid=,sid= -p $$ | xargs'
   const [umask, blocked, ignored, ids = ''] = text((await runOnce(hostPlan(), { script })).stdout).split('\n')
   assert.deepEqual([umask, blocked, ignored], ['0022', '0'.repeat(16), '0'.repeat(16)])
@@ -67,20 +67,20 @@ test('steps run in order until one fails, and only the last reads stdin', { skip
   assert.deepEqual([whole.exit, whole.step], [{ code: 0 }, 1])
 })
 
-test('a megabyte goes through stdin and back without a byte lost', { skip }, async () => {
+test('a megabyte passes through stdin and stdout unchanged', { skip }, async () => {
   const stdin = Buffer.alloc(3_000_000, 'abcdefghijk')
   const end = await runOnce(hostPlan(), { script: 'cat', stdin, stdoutBytes: 4_000_000 })
   assert.ok(Buffer.from(end.stdout.bytes).equals(stdin))
 })
 
-test('a program that does not read its stdin, or closes it, ends like any other', { skip }, async () => {
+test('a program that does not read or closes its stdin exits normally', { skip }, async () => {
   const stdin = Buffer.alloc(5_000_000)
   assert.deepEqual((await runOnce(hostPlan(), { script: 'exit 5', stdin })).exit, { code: 5 })
   const closed = await runOnce(hostPlan(), { script: 'exec <&-; sleep 0.1; echo out', stdin })
   assert.equal(text(closed.stdout), 'out\n')
 })
 
-test('what is over a limit is counted, and a flood ends the program', { skip }, async () => {
+test('output above its limit is truncated and counted, and a flood ends the program', { skip }, async () => {
   const over = await runOnce(hostPlan(), { script: 'head -c 5000 /dev/zero', stdoutBytes: 100 })
   assert.deepEqual([over.stdout.bytes.length, over.stdout.total, over.stdout.truncated], [100, 5_000, true])
   assert.equal(over.hit, undefined)
@@ -92,7 +92,7 @@ test('what is over a limit is counted, and a flood ends the program', { skip }, 
   assert.equal(messages.hit, 'stdoutBytes')
 })
 
-test('a program that will not go is killed when its time is over', { skip }, async () => {
+test('a program that does not end is killed at its wall limit', { skip }, async () => {
   for (const script of ['trap "" TERM INT HUP; echo in; while :; do sleep 1; done', 'echo in; kill -STOP $$']) {
     const end = await runOnce(hostPlan(), { script }, { wallMs: 300 })
     assert.deepEqual([end.hit, end.exit, end.alive], ['wallMs', { signal: 'SIGKILL' }, false])
@@ -100,7 +100,7 @@ test('a program that will not go is killed when its time is over', { skip }, asy
   }
 })
 
-test('the time of a run is kept while our event loop is blocked', { skip }, async () => {
+test('the wall limit applies while the host’s event loop is blocked', { skip }, async () => {
   const mark = `40${process.pid}`
   const wait = (): void => {
     while (processesWith(mark).length > 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5)
@@ -109,7 +109,7 @@ test('the time of a run is kept while our event loop is blocked', { skip }, asyn
   assert.equal(end.hit, 'wallMs')
 })
 
-test('what a program leaves behind is dead before its run has ended', { skip }, async () => {
+test('background processes of a program are killed before its run ends', { skip }, async () => {
   const mark = `31${process.pid}`
   const script = `(setsid sh -c "trap '' TERM; sleep ${mark}" &) ; (setsid sleep ${mark} > /dev/null 2>&1 < /dev/null &); echo up`
   const launched = await launch(hostPlan())
@@ -119,7 +119,7 @@ test('what a program leaves behind is dead before its run has ended', { skip }, 
   await launched.dispose()
 })
 
-test('a run that is cancelled rejects with the reason, and nothing of it goes on', { skip }, async () => {
+test('a cancelled run rejects with the reason, and its processes are killed', { skip }, async () => {
   const mark = `32${process.pid}`
   const controller = new AbortController()
   const launched = await launch(hostPlan())
@@ -133,7 +133,7 @@ test('a run that is cancelled rejects with the reason, and nothing of it goes on
   await launched.dispose()
 })
 
-test('output stands before a message that was written after it', { skip }, async () => {
+test('output is delivered before a message that was written after it', { skip }, async () => {
   let printed = ''
   let early = 0
   const onMessage = (message: unknown): void => {
@@ -147,7 +147,7 @@ test('output stands before a message that was written after it', { skip }, async
   assert.deepEqual([end.messages.length, early], [3_000, 0])
 })
 
-test('the init itself holds memory, processes and time where no control group does', { skip }, async () => {
+test('the init enforces memory, pids and CPU time without control groups', { skip }, async () => {
   const memory = await runOnce(hostPlan(), {
     script: 'head -c 200M /dev/zero | tail',
     watch: { memoryBytes: 60_000_000 },
@@ -163,7 +163,7 @@ test('the init itself holds memory, processes and time where no control group do
   assert.deepEqual([within.hit, within.exit], [undefined, { code: 0 }])
 })
 
-test('inner limits are set for the program', { skip }, async () => {
+test('the rlimits of a step apply to its program', { skip }, async () => {
   const step = shell('ulimit -n; ulimit -f', { rlimits: { nofile: 77, fsize: 1_024_000 } })
   assert.match(text((await runOnce(hostPlan(), { steps: [step] })).stdout), /^77\n(1000|2000)\n$/)
 })

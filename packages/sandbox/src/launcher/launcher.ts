@@ -1,14 +1,87 @@
+import type { ChildProcess } from 'node:child_process'
 import { type Json, type SandboxLimit, ToolError } from '@gantry/contract'
-import type { Captured, Outcome } from '@gantry/core/internal/runtimes/runtime'
-import { launchedOf, spawnLauncher } from './launched.ts'
-import type { Spares } from './spares.ts'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
+import type { Captured, Outcome, Pausing } from '@gantry/core/internal/runtimes/runtime'
+import { pairMs } from '../pools/pool.ts'
+import { channelsOf, launchedOf, spawnChild, spawnLauncher } from './launched.ts'
 
 /**
- * Starts the launcher with a plan and resolves when the init inside is ready for work; with `early` at once, so that the
- * first job travels while the sandbox is made.
- * - Cancellation: `signal` aborts the start only; what had been started is cleared away first.
- * - Errors: SANDBOX_INIT_FAILED with what bubblewrap or the launcher said last; nothing of it is left then. With `early`
- *   the first run rejects with it.
+ * Keeps one spare launcher that waits for its plan, because spawning one blocks this process for milliseconds. It is
+ * started while a second sandbox in quick succession is created, and ended when none is requested.
+ * - Ownership: a taken launcher belongs to the taker. The spare one ends with this process, because its channel closes.
+ */
+export interface Spares {
+  /** The spare launcher; undefined when there is none. */
+  take(): ChildProcess | undefined
+  /** Ends the spare launcher; none is started after that. */
+  close(): Promise<void>
+}
+
+export function createSpares(binary: string): Spares {
+  let spare: { readonly child: ChildProcess; readonly timer: NodeJS.Timeout } | undefined
+  let last = Number.NEGATIVE_INFINITY
+  let closed = false
+
+  const remove = (): ChildProcess | undefined => {
+    const child = spare?.child
+    clearTimeout(spare?.timer)
+    spare = undefined
+    return child
+  }
+  const start = (): void => {
+    if (closed || spare !== undefined) return
+    const child = trySpawn(binary)
+    if (child === undefined) return
+    spare = { child, timer: setTimeout(() => void hangUp(remove()), pairMs).unref() }
+    child.once('exit', () => {
+      if (spare?.child === child) remove()
+    })
+    for (const one of [child, ...channelsOf(child)]) {
+      one.on('error', () => undefined)
+      one.unref()
+    }
+  }
+  return {
+    take() {
+      const now = performance.now()
+      // Starts after the caller has sent its plan.
+      if (now - last < pairMs) setImmediate(start)
+      last = now
+      return remove()
+    },
+    async close() {
+      closed = true
+      await hangUp(remove())
+    },
+  }
+}
+
+/** Ignores a failure; the next start tries again and reports it. */
+function trySpawn(binary: string): ChildProcess | undefined {
+  try {
+    const child = spawnChild(binary)
+    child.once('error', () => undefined)
+    return child.pid === undefined ? undefined : child
+  } catch {
+    return undefined
+  }
+}
+
+/** Ends a launcher without a plan, which exits when its channel closes. */
+async function hangUp(child: ChildProcess | undefined): Promise<void> {
+  if (child === undefined) return
+  const gone = new Promise<void>((resolve) => child.once('close', () => resolve()))
+  child.ref()
+  for (const channel of channelsOf(child)) channel.destroy()
+  await gone
+}
+
+/**
+ * Starts the launcher with a plan. Resolves when the init inside is ready; with `early` at once, so that the first job is
+ * sent while the sandbox is created.
+ * - Cancellation: `signal` aborts only the start; what was started is removed first.
+ * - Errors: SANDBOX_INIT_FAILED with the last message of bubblewrap or the launcher; nothing is left then. With `early`
+ * the first run rejects with it.
  * - Ownership: the caller disposes it.
  */
 export async function startLauncher(binary: string, plan: LaunchPlan, options: LaunchOptions): Promise<Launched> {
@@ -21,8 +94,7 @@ export async function startLauncher(binary: string, plan: LaunchPlan, options: L
   const failure = async (): Promise<ToolError> => notStarted(await supervisor.ended, init.fault(), startMs)
   const launched = launchedOf(launcher, failure)
   if (early && !signal.aborted) return launched
-  signal.addEventListener('abort', supervisor.kill, { once: true })
-  if (signal.aborted) supervisor.kill()
+  const leave = onAbort(signal, supervisor.kill)
   try {
     await Promise.race([init.ready, supervisor.ended])
     signal.throwIfAborted()
@@ -33,7 +105,7 @@ export async function startLauncher(binary: string, plan: LaunchPlan, options: L
     await supervisor.ended
     throw error
   } finally {
-    signal.removeEventListener('abort', supervisor.kill)
+    leave()
   }
 }
 
@@ -44,27 +116,33 @@ function notStarted({ reason, message }: LaunchEnd, fault: Error | undefined, st
   return new ToolError('SANDBOX_INIT_FAILED', `The sandbox did not start. ${late}${why}`)
 }
 
-interface LaunchOptions {
+export interface LaunchOptions {
   readonly signal: AbortSignal
-  /** How long the init may take to be ready. */
+  /** Time for the init to become ready. */
   readonly startMs: number
   /** Does not wait for the init. */
   readonly early?: boolean
-  /** Where a launcher may wait; always a new one when absent. */
+  /** Source of spare launchers; a new launcher is started each time when absent. */
   readonly spares?: Spares
 }
 
 /**
- * One started sandbox, by way of its supervisor outside and its init inside.
+ * One started sandbox: its supervisor outside and its init inside.
  * - Concurrency: one run at a time.
- * - Errors: see `run`; `start` and `relay` never fail at once, what they bring about shows in the next run.
+ * - Errors: see `run`. `start` and `relay` never fail directly; their failure shows in the next run.
  */
 export interface Launched {
-  /** The supervisor; the sandbox is a child of it. */
+  /** Pid of the supervisor, the parent of the sandbox. */
   readonly pid: number
-  /** Resolves when the supervisor has ended and so everything is gone that could be removed; never rejects. */
+  /** Resolves when the supervisor has exited and everything removable is removed; never rejects. */
   readonly ended: Promise<LaunchEnd>
-  /** Starts an interpreter ahead; the next run (every run, with `keep`) goes to it instead of to steps. */
+  /** As `Sandbox` has it. */
+  memoryBytes?(): number | undefined
+  /** As `Sandbox` has it. */
+  readonly pausing?: Pausing
+  /** As `Sandbox` has it. */
+  kill?(): Promise<boolean>
+  /** Starts a warm interpreter. The next run (every run, with `keep`) goes to it instead of to steps. */
   start(step: LaunchStep, options?: { readonly keep?: boolean }): void
   /** Listens on a port of the sandbox's own loopback and forwards each connection to a Unix socket inside. */
   relay(port: number, socket: string): void
@@ -74,41 +152,41 @@ export interface Launched {
    * - Errors: BACKEND_FAILED when the sandbox broke; whatever the program does is a RunEnd.
    */
   run(job: LaunchJob, options: RunOptions): Promise<RunEnd>
-  /** Kills everything in it and waits until every trace is removed. Harmless when repeated; never rejects. */
+  /** Kills everything in the sandbox and waits until it is removed. Idempotent; never rejects. */
   dispose(): Promise<LaunchEnd>
 }
 
-/** A program with everything it starts from; `argv[0]` without a slash is looked up in the PATH of `env`. */
+/** A program with its environment; `argv[0]` without a slash is looked up in the PATH of `env`. */
 export interface LaunchStep {
   readonly argv: readonly [string, ...string[]]
   readonly env: { readonly [name: string]: string }
-  /** Absolute, or relative to the workspace; the workspace itself when absent. */
+  /** Absolute, or relative to the workspace; the workspace when absent. */
   readonly cwd?: string
-  /** Set inside, by the kernel's names in small letters: `nproc` counts per user namespace only there. */
+  /** Set inside, by the kernel's names in lower case; only there does `nproc` count per user namespace. */
   readonly rlimits?: { readonly [name: string]: number }
 }
 
 export interface LaunchJob {
-  /** Run in order until one ends other than with code 0; absent for the interpreter that `start` started. */
+  /** Run in order until one exits with a code other than 0; absent for the interpreter started by `start`. */
   readonly steps?: readonly [LaunchStep, ...LaunchStep[]]
-  /** By path relative to the workspace, written before the first step. */
+  /** By path relative to the workspace; written before the first step. */
   readonly files?: ReadonlyMap<string, Uint8Array | LaunchFile>
-  /** For the last step, which gets the end of the stream behind it. A kept interpreter has no stdin: hand it a file. */
+  /** For the last step, followed by end-of-file. A kept interpreter has no stdin: give it a file. */
   readonly stdin?: Uint8Array
-  /** Written to the program's descriptor 3, a newline behind it. */
+  /** Written to the program's descriptor 3, followed by a newline. */
   readonly line?: string
   /**
-   * Makes `{"done":true,"code":n,"token":…}` on descriptor 3 the end of an interpreter that is not kept, which then is not
-   * waited for; its processor time and memory are those of the plan's figures, not `rusage`.
+   * Makes `{"done":true,"code":n,"token":…}` on descriptor 3 the end of an interpreter that is not kept, whose exit is then
+   * not awaited; its CPU time and memory come from the plan's figures, not from `rusage`.
    */
   readonly token?: string
-  /** Stands before lines on descriptor 3 that are for `onGateway`, with a space behind it. */
+  /** Prefix, followed by a space, of lines on descriptor 3 that go to `onGateway`. */
   readonly gateway?: string
   readonly stdoutBytes: number
   readonly stderrBytes: number
-  /** How much of the workspace is brought out, `.gantry` and files that are as they were handed in excepted. */
+  /** Limits of the files collected from the workspace, without `.gantry` and unchanged input files. */
   readonly collect?: { readonly files: number; readonly bytes: number }
-  /** Held by the init itself, by looking at /proc; for machines where no control group does. */
+  /** Limits that the init enforces by reading /proc, where no control group does. */
   readonly watch?: { readonly memoryBytes?: number; readonly pids?: number; readonly cpuMs?: number }
 }
 
@@ -119,48 +197,48 @@ export interface LaunchFile {
 }
 
 export interface RunOptions {
-  /** Enforced by the supervisor, from the moment it learns of the run. */
+  /** Enforced by the supervisor, from the start of the run. */
   readonly wallMs: number
   readonly signal: AbortSignal
   /** Called in order, up to the stream's limit; must not throw. */
   readonly onOutput?: (stream: 'stdout' | 'stderr', bytes: Uint8Array) => void
-  /** Called for each JSON value that the program wrote as a line on descriptor 3; must not throw. */
+  /** Called for each JSON line that the program wrote to descriptor 3; must not throw. */
   readonly onMessage?: (message: Json) => void
-  /** Called once when descriptor 3 is flooded, of which nothing more is read; must not throw. */
+  /** Called once when descriptor 3 is flooded; nothing more is read from it. Must not throw. */
   readonly onFlood?: (error: ToolError) => void
   /**
-   * Called for each line of the job's gateway; `send` writes lines back until the run has ended, and returns how many bytes
-   * wait to be taken. Must not throw.
+   * Called for each gateway line of the job. `send` writes lines back until the run has ended, and returns the number of
+   * bytes that are not yet sent. Must not throw.
    */
   readonly onGateway?: (line: string, send: (line: string) => number) => void
 }
 
-/** What became of a job. */
+/** The result of a job. */
 export interface RunEnd {
-  /** `{ signal: 'SIGKILL' }` when a limit ended it; of a turn in a kept interpreter the code in its done line, or 0. */
+  /** `{ signal: 'SIGKILL' }` when a limit ended it; for a turn of a kept interpreter the code of its done line, or 0. */
   readonly exit: Outcome['exit']
-  /** Which of the steps ended it, from 0. */
+  /** Index of the step that ended it, from 0. */
   readonly step: number
   readonly stdout: Captured
   readonly stderr: Captured
-  /** The JSON values of descriptor 3, 1 MiB of them at most; the line `{"done":true}` of a kept interpreter is not one. */
+  /** JSON values of descriptor 3, at most 1 MiB; without the done line of a kept interpreter. */
   readonly messages: readonly Json[]
-  /** Lines of descriptor 3 that were no JSON or too much. */
+  /** Lines of descriptor 3 that were not JSON or above the limits. */
   readonly messagesDropped: number
-  /** Members called `__proto__` that were left out of the messages. */
+  /** Members named `__proto__` that were left out of the messages. */
   readonly keysDropped: number
   readonly files: ReadonlyMap<string, Uint8Array>
   readonly skipped: readonly { readonly path: string; readonly reason: string }[]
-  /** The limit that ended it, as far as the launcher knows: not the disk. */
+  /** The limit that ended it, as far as the launcher knows; it does not know the disk limit. */
   readonly hit?: SandboxLimit
-  /** What is left in the workspace's file system at the end; absent when the run was cut short. */
+  /** Free space of the workspace at the end; absent when the run was aborted. */
   readonly free?: { readonly bytes: number; readonly files: number }
-  /** A file that could not be written, with the system's code; nothing was run then. */
+  /** The input file that could not be written, with the system's error code; nothing ran. */
   readonly unwritten?: { readonly path: string; readonly code: string }
-  /** The plan's figures, as they stood at the end; over all runs of the sandbox. */
+  /** The plan's figures at the end, over all runs of the sandbox. */
   readonly figures: { readonly [name: string]: number }
   readonly wallMs: number
-  /** Of the processes that have ended, by the kernel's own accounts; absent when the run was cut short. */
+  /** Usage of the exited processes, by the kernel's accounting; absent when the run was aborted. */
   readonly rusage?: Rusage
   /** Whether a further run is possible. */
   readonly alive: boolean
@@ -173,18 +251,18 @@ interface Rusage {
   readonly maxRssBytes: number
 }
 
-/** Why a sandbox is gone. */
+/** Why a sandbox ended. */
 export type EndReason = 'exited' | 'wall' | 'watch' | 'killed' | 'owner-gone' | 'start-failed'
 
-/** The supervisor's last word. */
+/** The final report of the supervisor. */
 export interface LaunchEnd {
   readonly reason: EndReason
-  /** The limit, with `watch`. */
+  /** The limit that was reached, with `watch`. */
   readonly limit?: SandboxLimit
-  /** What went wrong, with `start-failed`, and what bubblewrap said last. */
+  /** The error, with `start-failed`, and the last message of bubblewrap. */
   readonly message?: string
   readonly figures: { readonly [name: string]: number }
-  /** Limits whose figure had reached its value at the end. */
+  /** Limits whose figure had reached its threshold at the end. */
   readonly hits: readonly SandboxLimit[]
   readonly rusage?: Rusage
   /** Folders and control groups that could not be removed. */
@@ -192,41 +270,41 @@ export interface LaunchEnd {
 }
 
 /**
- * Everything the launcher needs to start, watch and clear away one sandbox. The launcher knows no policy: it makes the
+ * Everything the launcher needs to start, watch and remove one sandbox. The launcher has no policy: it creates the
  * folders, writes the settings, joins, drops to the uid, executes, watches, kills, reads and removes what is named here.
  */
 export interface LaunchPlan {
-  /** Executed after everything else is in place; bubblewrap with its arguments, ending in the init inside. */
+  /** Executed last: bubblewrap with its arguments, ending in the init. */
   readonly argv: readonly [string, ...string[]]
   /** A compiled filter for bubblewrap's `--seccomp 9`; the launcher opens it as descriptor 9. */
   readonly seccompFile?: string
-  /** Whom to become before executing; absent when we are not root and stay who we are. */
+  /** Uid and gid to drop to before executing; absent when this process is not root. */
   readonly uid?: number
   readonly gid?: number
   readonly cgroups: CgroupPlan
-  /** By the kernel's names in small letters: `core`, `nofile`, `nproc`, `fsize`, `memlock`, `msgqueue`, `sigpending`. */
+  /** By the kernel's names in lower case: `core`, `nofile`, `nproc`, `fsize`, `memlock`, `msgqueue`, `sigpending`. */
   readonly rlimits: { readonly [name: string]: number }
-  /** Folders of this sandbox on the host, removed with all they hold at the end. */
+  /** Host folders of this sandbox, removed recursively at the end. */
   readonly folders: readonly string[]
-  /** Removed with all they hold when the owner died: what it had made for all of its sandboxes. */
+  /** Removed recursively when the owner died: what it created for all of its sandboxes. */
   readonly orphans?: readonly string[]
-  /** How often the programs of the sandbox may register a descriptor with epoll; not counted when absent. */
+  /** Limit on epoll registrations of the sandbox's programs; not counted when absent. */
   readonly epollWatches?: number
 }
 
-/** The control groups of one sandbox; empty where none may be made. */
+/** The control groups of one sandbox; empty where none can be created. */
 export interface CgroupPlan {
-  /** Made in this order, joined by way of their `cgroup.procs`, removed in reverse. */
+  /** Created in this order, joined through their `cgroup.procs`, removed in reverse. */
   readonly folders: readonly string[]
-  /** Folders to remove last, if they are empty: those of an owner that died. */
+  /** Folders to remove last if they are empty: those of an owner that died. */
   readonly parents?: readonly string[]
   /** Files to write before joining, `[path, text]`. */
   readonly settings: readonly (readonly [string, string])[]
-  /** Writing 1 here kills everything at once; absent before Linux 5.14, where all in `cgroup.procs` are killed. */
+  /** Writing 1 here kills the group; absent before Linux 5.14, where every pid in `cgroup.procs` is killed. */
   readonly killFile?: string
-  /** Figures to read at the end; `key` names a line of a `key value` file, absent for a plain number. */
+  /** Figures to read at the end; `key` names a line of a `key value` file and is absent for a plain number. */
   readonly figures: { readonly [name: string]: { readonly file: string; readonly key?: string } }
-  /** Figures that end the run when they reach a value. */
+  /** Figures that end the run when they reach a threshold. */
   readonly watches: readonly {
     readonly limit: SandboxLimit
     readonly file: string

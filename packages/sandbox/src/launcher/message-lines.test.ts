@@ -4,13 +4,13 @@ import type { Json, JsonObject, ToolError } from '@gantry/contract'
 import fc from 'fast-check'
 import { createLines, type Lines } from './message-lines.ts'
 
-interface Heard {
+interface Collected {
   readonly lines: Lines
   readonly values: Json[]
   readonly done: JsonObject[]
 }
 
-function hear(bytes?: number): Heard {
+function collect(bytes?: number): Collected {
   const values: Json[] = []
   const done: JsonObject[] = []
   const limit = bytes === undefined ? {} : { bytes }
@@ -18,57 +18,57 @@ function hear(bytes?: number): Heard {
   return { lines, values, done }
 }
 
-test('each line of JSON is a value, however the bytes are cut', () => {
+test('each line of JSON becomes a value, for every split of the bytes', () => {
   fc.assert(
     fc.property(fc.array(fc.jsonValue({ noUnicodeString: false }), { maxLength: 8 }), fc.nat(40), (values, cut) => {
-      const heard = hear()
+      const collected = collect()
       const texts = values.map((value) => JSON.stringify(value))
       const bytes = Buffer.from(texts.map((line) => `${line}\n`).join(''))
-      for (let at = 0; at < bytes.length; at += cut + 1) heard.lines.push(bytes.subarray(at, at + cut + 1))
-      assert.equal(heard.values.length + heard.lines.dropped, values.length)
-      if (heard.lines.dropped === 0 && heard.lines.droppedKeys === 0)
+      for (let at = 0; at < bytes.length; at += cut + 1) collected.lines.push(bytes.subarray(at, at + cut + 1))
+      assert.equal(collected.values.length + collected.lines.dropped, values.length)
+      if (collected.lines.dropped === 0 && collected.lines.droppedKeys === 0)
         assert.deepEqual(
-          heard.values.map((value) => JSON.stringify(value)),
+          collected.values.map((value) => JSON.stringify(value)),
           texts,
         )
     }),
   )
 })
 
-test('a last line without a newline counts', () => {
-  const { lines, values } = hear()
+test('a last line without a newline is a value', () => {
+  const { lines, values } = collect()
   lines.push(Buffer.from('{"value":1}'))
   lines.end()
   assert.deepEqual(values, [{ value: 1 }])
 })
 
-test('what is not JSON or is nested too deep is dropped and counted', () => {
-  const { lines, values } = hear()
+test('lines that are not JSON or nested too deeply are dropped and counted', () => {
+  const { lines, values } = collect()
   lines.push(Buffer.from(`no\n${'['.repeat(200)}${']'.repeat(200)}\n\xff\n1\n`, 'latin1'))
   assert.deepEqual(values, [1])
   assert.equal(lines.dropped, 3)
 })
 
 test('keys that would reach a prototype are left out of a value and counted', () => {
-  const { lines, values } = hear()
+  const { lines, values } = collect()
   lines.push(Buffer.from('{"value":{"__proto__":{"polluted":1},"a":[{"__proto__":2}]}}\n{"value":1,"__proto__":\n'))
   assert.deepEqual(values, [{ value: { a: [{}] } }])
   assert.deepEqual([lines.droppedKeys, lines.dropped], [2, 1])
 })
 
-test('a line that is too long is dropped without being kept, and the next one counts', () => {
-  const { lines, values } = hear(1_000)
+test('a line above the byte limit is dropped without being buffered', () => {
+  const { lines, values } = collect(1_000)
   for (let count = 0; count < 30; count++) lines.push(Buffer.alloc(100, 0x31))
   lines.push(Buffer.from('\n2\n'))
   assert.equal(lines.dropped, 2)
   assert.deepEqual(values, [])
-  const second = hear(1_000)
+  const second = collect(1_000)
   second.lines.push(Buffer.from(`${'1'.repeat(1_001)}\n`))
   assert.equal(second.lines.dropped, 1)
 })
 
-test('values end when together they are too much, but the done line is still heard', () => {
-  const { lines, values, done } = hear(2_000)
+test('values above the total byte limit are dropped, but the done line is still accepted', () => {
+  const { lines, values, done } = collect(2_000)
   for (let count = 0; count < 120; count++) lines.push(Buffer.from(`${count}\n`))
   lines.push(Buffer.from('{"done":true,"code":3}\n'))
   assert.ok(values.length > 100 && values.length < 115, `${values.length} values`)
@@ -76,7 +76,7 @@ test('values end when together they are too much, but the done line is still hea
   assert.deepEqual(done, [{ done: true, code: 3 }])
 })
 
-test('a line that is dropped because the others used up the room costs its size and 16 bytes', () => {
+test('a line dropped because the byte limit is used up costs its size plus 16 bytes', () => {
   const floods: ToolError[] = []
   const lines = createLines({ bytes: 1_000, onValue: () => {}, onFlood: (error) => floods.push(error) })
   const line = Buffer.from(`{"progress":1,"message":"${'x'.repeat(57)}"}\n`)
@@ -87,9 +87,9 @@ test('a line that is dropped because the others used up the room costs its size 
   assert.match(floods[0]?.message ?? '', /more than 4000 bytes .* 16 more and one that is no JSON with 256 more\.$/)
 })
 
-test('the last value has room of its own, however much the other lines used', () => {
+test('the last value has its own byte limit, independent of other lines', () => {
   for (const start of ['{"value":', '{"value": ', ' { "value" : ']) {
-    const { lines, values } = hear(1_000)
+    const { lines, values } = collect(1_000)
     for (let count = 0; count < 38; count++) lines.push(Buffer.from(`{"progress":1,"message":"${'x'.repeat(57)}"}\n`))
     const { length } = values
     lines.push(Buffer.from(`${start}1}\n${start}"${'v'.repeat(900)}"}\n`))
@@ -97,13 +97,13 @@ test('the last value has room of its own, however much the other lines used', ()
     lines.end()
     assert.deepEqual(values.slice(length), [{ value: 'v'.repeat(900) }], start)
   }
-  const { lines, values } = hear(1_000)
+  const { lines, values } = collect(1_000)
   lines.push(Buffer.from(`${'1'.repeat(990)}\n{"value":no}`))
   lines.end()
   assert.deepEqual([values.length, lines.dropped], [0, 2])
 })
 
-test('values that replace one another end the run like other lines', () => {
+test('values that replace one another count towards the flood limit', () => {
   const floods: ToolError[] = []
   const values: Json[] = []
   const onValue = (value: Json) => values.push(value)
@@ -114,13 +114,13 @@ test('values that replace one another end the run like other lines', () => {
 })
 
 test('a line that only looks like the done line is a value', () => {
-  const { lines, values, done } = hear()
+  const { lines, values, done } = collect()
   lines.push(Buffer.from('{"done":false}\n{"done":1}\n["done"]\n'))
   assert.equal(done.length, 0)
   assert.equal(values.length, 3)
 })
 
-test('with a token only the done line that has it is one', () => {
+test('with a token, only a done line that contains it ends the run', () => {
   const values: Json[] = []
   const done: JsonObject[] = []
   const lines = createLines({
@@ -132,7 +132,7 @@ test('with a token only the done line that has it is one', () => {
   assert.deepEqual([values.length, done], [2, [{ done: true, code: 1, token: 'mine' }]])
 })
 
-test('every byte of every line is charged, empty, unreadable and endless ones too, and a flood ends the run once', () => {
+test('every byte of every line is charged, also of empty, invalid and endless lines, and a flood ends the run once', () => {
   for (const filler of ['\n', ' \n', 'no\n', '{"done":true}\n', 'x', '{"__proto__":1\n']) {
     const floods: ToolError[] = []
     const values: Json[] = []

@@ -1,46 +1,51 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
-import { defaultJsonLimits } from '@gantry/core/internal/json/limits'
 import { parseJson } from '@gantry/core/internal/json/parse'
+import { defaultJsonLimits } from '@gantry/core/internal/json/plain'
 
 const newline = 0x0a
 const longestDone = 64
 const doneStart = Buffer.from('{"done":')
-const valueStart = /^[ \t\r]{0,8}\{[ \t]{0,8}"value"/
-const longestValueStart = 32
-/** What a line costs beside its text, so that a flood of short or empty ones ends as soon as one of long ones. */
+const valueName = Buffer.from('"value"')
+const brace = 0x7b
+const blanks: ReadonlySet<number | undefined> = new Set([0x20, 0x09, 0x0d])
+/** Most blanks before the brace of a value, and between it and the name. */
+const mostBlanks = 8
+/** A line end this near is found faster byte by byte than by a search. */
+const nearBytes = 16
+/** Overhead charged for each line, so that a flood of short or empty lines ends as soon as one of long lines. */
 const lineBytes = 16
-/** What an unreadable line costs more: refusing one takes as long as reading many. */
+/** Additional charge for an invalid line, because refusing one takes as long as reading many. */
 const unreadableBytes = 240
-/** A program may write this multiple of what is kept of its lines before its run is ended. */
+/** A program may write this multiple of the kept bytes before its run is ended. */
 const floodFactor = 4
-/** Bytes of a program that end its run, however they are cut into lines. */
+/** Bytes that end a run, for every split into lines. */
 export const mostLineBytes = defaultJsonLimits.bytes * (floodFactor + 2) + 1
 
 interface LinesOptions {
   readonly onValue: (value: Json) => void
-  /** Called for a line `{"done":true,…}`, which counts even when there were too many others before it. */
+  /** Called for a line `{"done":true,…}`, also when the other lines are above their limit. */
   readonly onDone?: (line: JsonObject) => void
-  /** A line is done only with this token. */
+  /** Only a done line with this token counts. */
   readonly token?: string
-  /** Lines that begin with these words are handed on as they are, without them, and count for nothing. */
+  /** Lines with this prefix are passed to `take` without it, and are not charged. */
   readonly own?: { readonly head: string; readonly take: (line: string) => void }
-  /** The most that one line, and all lines that are read together, may have; 1 MiB when absent. */
+  /** Byte limit of one line and of all lines together; 1 MiB when absent. */
   readonly bytes?: number
-  /** Called once when all lines together, empty and unreadable ones included, are a flood; nothing is read after it. */
+  /** Called once when all lines together, including empty and invalid ones, are a flood; nothing is read after it. */
   readonly onFlood?: (error: ToolError) => void
 }
 
 /**
- * JSON values, one a line, out of bytes from a program: hostile in length, number and shape. The last line `{"value":…}`
- * has room of its own: when the other lines have used up theirs, it is read at the end.
+ * Parses JSON lines from a hostile program, which may send any length, number and shape. The last line `{"value":…}`
+ * has its own byte limit: when the other lines have used up theirs, it is parsed at the end.
  */
 export interface Lines {
   push(bytes: Buffer): void
-  /** Takes what is left without a newline as a line. */
+  /** Treats a remainder without a newline as a line. */
   end(): void
   /** Lines that were not JSON, too long, or too many. */
   readonly dropped: number
-  /** Members called `__proto__` that were left out of the values. */
+  /** Members named `__proto__` that were left out of the values. */
   readonly droppedKeys: number
 }
 
@@ -56,12 +61,13 @@ export function createLines({ onValue, onDone, token, own, bytes, onFlood }: Lin
   let flooded = false
 
   const flood = (): void => {
+    if (flooded) return
     flooded = true
     last = undefined
     held.clear()
     onFlood?.(messageFlood(most * floodFactor))
   }
-  /* What is too long is counted on, so that its end is found, but not kept. */
+  // A line above the limit is counted until its end but not buffered.
   const hold = (rest: Buffer): void => {
     length += rest.length
     if (length > most) {
@@ -69,35 +75,40 @@ export function createLines({ onValue, onDone, token, own, bytes, onFlood }: Lin
       if (charged + length > most * floodFactor) flood()
     } else if (rest.length > 0) held.push(rest)
   }
-  const take = (rest: Buffer): void => {
-    hold(rest)
-    const line = length > most ? undefined : held.bytes()
-    const size = length
-    length = 0
-    weigh(line, size)
-    if (size > 0) held.clear()
-  }
-  const weigh = (line: Buffer | undefined, size: number): void => {
-    if (head !== undefined && line?.subarray(0, head.length).equals(head) === true) {
-      own?.take(line.toString('utf8', head.length))
+  // A flood of short lines must cost little, so nothing is copied or allocated for a line that is whole and not read.
+  const take = (bytes: Buffer, from: number, to: number): void => {
+    if (length === 0 && to - from <= most) {
+      weigh(bytes, from, to, to - from)
       return
     }
-    const isLast = line !== undefined && charged + size + lineBytes > most && isValue(line)
+    hold(bytes.subarray(from, to))
+    const size = length
+    length = 0
+    weigh(size > most ? undefined : held.bytes(), 0, size, size)
+    held.clear()
+  }
+  /** Undefined bytes: the line was too long to be buffered. */
+  const weigh = (bytes: Buffer | undefined, from: number, to: number, size: number): void => {
+    if (head !== undefined && bytes !== undefined && startsWith(bytes, from, to, head)) {
+      own?.take(bytes.toString('utf8', from + head.length, to))
+      return
+    }
+    const isLast = bytes !== undefined && charged + size + lineBytes > most && isValue(bytes, from, to)
     if (isLast) {
-      // Only one that another replaces is charged, so that a program whose lines are within their room keeps its value.
+      // Only a replaced value is charged, so that a program whose other lines are within the limit keeps its value.
       charged += (last?.length ?? 0) + lineBytes
-      last = Buffer.from(line)
+      last = Buffer.from(bytes.subarray(from, to))
     } else charged += size + lineBytes
     if (charged > most * floodFactor) flood()
     if (flooded || isLast || size === 0) return
-    const mayBeDone = onDone !== undefined && looksDone(line)
-    const done = mayBeDone ? doneOf(line) : undefined
+    const mayBeDone = onDone !== undefined && bytes !== undefined && looksDone(bytes, from, to)
+    const done = mayBeDone ? doneOf(bytes.toString('utf8', from, to)) : undefined
     if (done !== undefined && (token === undefined || done.token === token)) {
       onDone?.(done)
       return
     }
     const isRead = charged <= most
-    const value = isRead ? parse(line, keys) : undefined
+    const value = isRead ? parse(bytes?.toString('utf8', from, to), keys) : undefined
     if (value !== undefined) {
       onValue(value)
       return
@@ -106,7 +117,7 @@ export function createLines({ onValue, onDone, token, own, bytes, onFlood }: Lin
     if (isRead || mayBeDone) charged += unreadableBytes
   }
   const takeLast = (): void => {
-    const value = parse(last, keys)
+    const value = parse(last?.toString(), keys)
     if (value !== undefined) onValue(value)
     else if (last !== undefined) dropped++
     last = undefined
@@ -114,14 +125,14 @@ export function createLines({ onValue, onDone, token, own, bytes, onFlood }: Lin
   return {
     push(bytes) {
       let from = 0
-      for (let at = bytes.indexOf(newline); at >= 0 && !flooded; at = bytes.indexOf(newline, from)) {
-        take(bytes.subarray(from, at))
+      for (let at = lineEnd(bytes, 0); at >= 0 && !flooded; at = lineEnd(bytes, from)) {
+        take(bytes, from, at)
         from = at + 1
       }
       if (!flooded) hold(bytes.subarray(from))
     },
     end() {
-      if (length > 0 && !flooded) take(Buffer.alloc(0))
+      if (length > 0 && !flooded) take(Buffer.alloc(0), 0, 0)
       takeLast()
     },
     get dropped() {
@@ -138,25 +149,46 @@ function messageFlood(most: number): ToolError {
   return new ToolError('LIMIT_EXCEEDED', message, { details: { limit: 'messageBytes' } })
 }
 
-function isValue(line: Buffer): boolean {
-  return valueStart.test(line.toString('latin1', 0, longestValueStart))
+/** The position of the next newline, or -1. */
+function lineEnd(bytes: Buffer, from: number): number {
+  const near = Math.min(bytes.length, from + nearBytes)
+  for (let at = from; at < near; at++) if (bytes[at] === newline) return at
+  return bytes.indexOf(newline, near)
 }
 
-function looksDone(line: Buffer | undefined): line is Buffer {
-  return line !== undefined && line.length <= longestDone && line.subarray(0, doneStart.length).equals(doneStart)
+function startsWith(bytes: Buffer, from: number, to: number, start: Buffer): boolean {
+  if (to - from < start.length) return false
+  for (let n = 0; n < start.length; n++) if (bytes[from + n] !== start[n]) return false
+  return true
 }
 
-function doneOf(line: Buffer): JsonObject | undefined {
+function isValue(bytes: Buffer, from: number, to: number): boolean {
+  const open = afterBlanks(bytes, from, to)
+  return bytes[open] === brace && startsWith(bytes, afterBlanks(bytes, open + 1, to), to, valueName)
+}
+
+function afterBlanks(bytes: Buffer, from: number, to: number): number {
+  const most = Math.min(to, from + mostBlanks)
+  let at = from
+  while (at < most && blanks.has(bytes[at])) at++
+  return at
+}
+
+function looksDone(bytes: Buffer, from: number, to: number): boolean {
+  return to - from <= longestDone && startsWith(bytes, from, to, doneStart)
+}
+
+function doneOf(line: string): JsonObject | undefined {
   const value = parse(line)
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined
   return value.done === true ? value : undefined
 }
 
-function parse(line: Buffer | undefined, keys?: { count: number }): Json | undefined {
+function parse(line: string | undefined, keys?: { count: number }): Json | undefined {
   if (line === undefined) return undefined
   const found = { count: 0 }
   try {
-    const value = parseJson(line.toString(), defaultJsonLimits, found)
+    const value = parseJson(line, defaultJsonLimits, found)
     if (keys !== undefined) keys.count += found.count
     return value
   } catch {
@@ -164,11 +196,11 @@ function parse(line: Buffer | undefined, keys?: { count: number }): Json | undef
   }
 }
 
-/** Bytes that come in pieces of any size, kept as one: thousands of tiny pieces cost no more than a large one. */
+/** Buffers chunks of any size as one; thousands of tiny chunks cost no more than a large one. */
 export interface ByteBuffer {
   push(piece: Uint8Array): void
   readonly length: number
-  /** What was pushed; valid until the next push. */
+  /** The buffered bytes; valid until the next push. */
   bytes(): Buffer
   clear(): void
 }

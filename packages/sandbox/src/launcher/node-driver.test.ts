@@ -4,7 +4,7 @@ import { runCode, startCells } from './driver.fixture.ts'
 
 const javascript = 'javascript'
 
-test('code that imports, exports or names import.meta is a module of the workspace, and its default export the value', async (t) => {
+test('code with import, export or import.meta is a module in the workspace, and its default export is the value', async (t) => {
   const files = { 'helper.mjs': 'export const x = 7\n', 'data.json': '{"y":8}' }
   const code = `import { x } from './helper.mjs'
 import data from './data.json' with { type: 'json' }
@@ -17,7 +17,7 @@ export default [x, data.y, import.meta.filename === process.argv[1], import.meta
   assert.equal(meta.stdout, 'true\n')
 })
 
-test('imports beside a return become awaited ones, whatever their form', async (t) => {
+test('static imports in code with a return become awaited dynamic imports, in every form', async (t) => {
   const files = { 'helper.mjs': 'export default "d"\nexport const a = 1, b = 2\nglobalThis.seen = true\n' }
   const code = `#!/usr/bin/env node
 import './helper.mjs'
@@ -38,18 +38,18 @@ return [seen, first, all.a, second, a, c, third, again.b, many, text, inner, new
   assert.deepEqual(said, [{ value: [true, 'd', 1, 'd', 1, 2, 'd', 2, 1, text, "import('x')", true] }])
 })
 
-test('a script has what CommonJS gives: require, module, __filename, and no strictness', async (t) => {
+test('a script has the CommonJS globals and runs in sloppy mode', async (t) => {
   const code = `undeclared = 1
 return [require.main === module, __filename === process.argv[1], __dirname === process.cwd(), this === module.exports, undeclared]`
   assert.deepEqual((await runCode(t, javascript, code)).said, [{ value: [true, true, true, true, 1] }])
 })
 
-test('a value is sent at the return, and the process goes on while something is left to wait for', async (t) => {
+test('the value is sent at the return, and the process runs on while the event loop has work', async (t) => {
   const code = 'setTimeout(() => require("node:fs").writeSync(3, \'{"log":"later"}\\n\'), 10)\nreturn "early"'
   assert.deepEqual((await runCode(t, javascript, code)).said, [{ value: 'early' }, { log: 'later' }])
 })
 
-test('what is awaited and never comes ends the process with 13 and a warning', async (t) => {
+test('a promise that never settles ends the process with exit code 13 and a warning', async (t) => {
   const { exit, stderr } = await runCode(t, javascript, 'await new Promise(() => {})')
   assert.equal(exit, 13)
   assert.match(stderr, /never comes/)
@@ -59,7 +59,7 @@ test('what is awaited and never comes ends the process with 13 and a warning', a
   )
 })
 
-test('errors of promises and timers end the process with 1, and listeners of the program come first', async (t) => {
+test('uncaught errors in promises and timers end the process with exit code 1, after the program’s own listeners', async (t) => {
   const rejected = await runCode(
     t,
     javascript,
@@ -83,7 +83,7 @@ test('errors of promises and timers end the process with 1, and listeners of the
   assert.deepEqual([last.exit, last.stdout], [4, 'exit 4\n'])
 })
 
-test('errors are shown with causes and properties, and what is thrown that is none', async (t) => {
+test('errors are printed with causes and properties, and so are thrown values that are no errors', async (t) => {
   const cause = await runCode(t, javascript, 'throw new Error("outer", { cause: new TypeError("inner") })')
   assert.equal(
     cause.stderr,
@@ -98,7 +98,7 @@ test('errors are shown with causes and properties, and what is thrown that is no
   assert.deepEqual([end.exit, end.stderr], [1, 'Uncaught (an error that cannot be shown)\n'])
 })
 
-test('syntax errors name the line, in scripts, in modules and in what a module imports', async (t) => {
+test('syntax errors name the line, in scripts, in modules and in imported modules', async (t) => {
   const shown = "const a = ;\n          ^\n\nSyntaxError: Unexpected token ';'\n"
   const script = await runCode(t, javascript, 'let b\nconst a = ;')
   assert.deepEqual([script.exit, script.stderr], [1, `main.js:2\n${shown}`])
@@ -108,12 +108,12 @@ test('syntax errors name the line, in scripts, in modules and in what a module i
   assert.ok(imported.stderr.endsWith(`/bad.mjs:2\n${shown}`), imported.stderr)
 })
 
-test('nothing that was written is lost when the program exits before a slow reader took it', async (t) => {
+test('output is complete when the program exits before a slow reader has read it', async (t) => {
   const { stdout } = await runCode(t, javascript, 'process.stdout.write("x".repeat(1_000_000)); process.exit(0)')
   assert.equal(stdout.length, 1_000_000)
 })
 
-test('TypeScript keeps its lines, also where enums and parameter properties have to be translated', async (t) => {
+test('TypeScript keeps its line numbers, also when enums and parameter properties are translated', async (t) => {
   const stripped = await runCode(t, 'typescript', 'interface A {\n  b: string\n}\n\nthrow new Error("here" as string)')
   assert.match(stripped.stderr, /^Error: here\n {4}at .*main\.ts:5:7\)?\n$/)
   const translated =
@@ -126,7 +126,7 @@ test('TypeScript keeps its lines, also where enums and parameter properties have
   assert.match(wrong.stderr, /^main\.ts:2\nconst x: = 5\n {9}\^\n\nSyntaxError: .*\n$/)
 })
 
-test('TypeScript imports types from nowhere, and returns beside imports', async (t) => {
+test('TypeScript drops type imports, and allows a return in code with imports', async (t) => {
   const code = `import { existsSync, type Stats } from 'node:fs'
 import type { Nothing } from './nope.ts'
 const kept: Stats | Nothing | undefined = undefined
@@ -138,7 +138,7 @@ return [existsSync('/'), kept === undefined] satisfies unknown[]`
   assert.deepEqual({ said, stderr }, { said: [{ value: [true, 3] }], stderr: '' })
 })
 
-test('cells declare anew, await, import and see their last expression as the value', async (t) => {
+test('cells redeclare names, await, import, and their last expression is the value', async (t) => {
   const { cell, end } = startCells(t, javascript, { files: { 'helper.mjs': 'export const x = 5\n' } })
   const value = async (code: string) => (await cell(code)).find((line) => 'value' in line)?.value
   assert.equal(await value('const a = 1; let b = 2; class K { c = 3 }; function f() { return a + b }'), undefined)
@@ -163,7 +163,7 @@ test('cells declare anew, await, import and see their last expression as the val
   assert.match(stderr, /cell-13\.js:2\nconst z = ;\n/)
 })
 
-test('a cell of TypeScript may hold what has to be translated', async (t) => {
+test('a TypeScript cell may contain syntax that needs translation', async (t) => {
   const { cell, end } = startCells(t, 'typescript')
   assert.deepEqual((await cell('enum E { A = 3 }\nconst n: number = E.A\nn')).at(0), { value: 3 })
   assert.deepEqual((await cell('return (n as number) + E.A')).at(0), { value: 6 })

@@ -1,6 +1,6 @@
 import { startLauncher } from './launcher.ts'
 
-/** Starts a sandbox from a plan, runs a program that does not end and says so; a test then kills this process. */
+/** Starts a sandbox from a plan, runs a program that does not end, and reports its start; a test then kills this process. */
 const [binary = '', plan = '', script = ''] = process.argv.slice(2)
 const signal = new AbortController().signal
 const launched = await startLauncher(binary, JSON.parse(plan), { signal, startMs: 20_000 })

@@ -38,7 +38,9 @@ function isThere(pid: number): boolean {
   }
 }
 
-test('when our process is killed nothing of its sandboxes is left', { skip: noGroupsHere }, async () => {
+test('when the owner process is killed, its sandbox processes, control groups and folders are removed', {
+  skip: noGroupsHere,
+}, async () => {
   const mark = `36${process.pid}`
   const folder = join(place, 'folder-of-killed')
   mkdirSync(join(folder, 'deep/er'), { recursive: true })
@@ -52,7 +54,9 @@ test('when our process is killed nothing of its sandboxes is left', { skip: noGr
   for (const gone of [...plan.folders, ...parents, folder]) assert.equal(existsSync(gone), false, gone)
 })
 
-test('on the host too, all that descends from a program goes with our process', { skip: noSandbox }, async () => {
+test('without a sandbox too, all descendants of a program die with the owner process', {
+  skip: noSandbox,
+}, async () => {
   const mark = `37${process.pid}`
   const plan = hostPlan()
   const script = `(setsid sh -c "trap '' TERM HUP; sleep ${mark}; :" &); echo up; sleep ${mark}`
@@ -64,7 +68,7 @@ test('on the host too, all that descends from a program goes with our process', 
   assert.equal(existsSync(plan.workspace), false)
 })
 
-test('a supervisor that is asked to end clears everything away first', { skip: noSandbox }, async () => {
+test('a supervisor that gets SIGTERM kills the program and removes the workspace', { skip: noSandbox }, async () => {
   const mark = `38${process.pid}`
   const plan = hostPlan()
   const launched = await launch(plan)
@@ -78,7 +82,7 @@ test('a supervisor that is asked to end clears everything away first', { skip: n
   assert.deepEqual([processesWith(mark), existsSync(plan.workspace)], [[], false])
 })
 
-test('a supervisor that is killed takes the program with it, and what may be left is told', {
+test('when the supervisor is killed the program dies with it, and folders that may be left are reported', {
   skip: noSandbox,
 }, async () => {
   const folder = join(place, 'left-over')

@@ -29,7 +29,9 @@ async function waiting(script: string, plan = sandboxPlan()): Promise<Launched> 
   return launched
 }
 
-test('an interpreter that says how it ends is not waited for, and nothing of its run is lost', { skip }, async () => {
+test('the run ends when the interpreter reports its end, with complete output, messages and files', {
+  skip,
+}, async () => {
   const mark = `41${process.pid}`
   const launched = await waiting(
     `echo out; echo err >&2; echo file > f; echo '{"value":1}' >&3; ${bye}; exec sleep ${mark}`,
@@ -42,7 +44,7 @@ test('an interpreter that says how it ends is not waited for, and nothing of its
   assert.deepEqual(processesWith(mark), [])
 })
 
-test('what it started is killed before files are brought out', { skip }, async () => {
+test('children of the interpreter are killed before files are collected', { skip }, async () => {
   const mark = `42${process.pid}`
   const launched = await waiting(`setsid sh -c "sleep ${mark}; :" & echo file > f; ${bye}; wait`)
   const end = await runOn(launched, { line: '{}', token, collect })
@@ -51,7 +53,9 @@ test('what it started is killed before files are brought out', { skip }, async (
   assert.deepEqual(processesWith(mark), [])
 })
 
-test('one that says so and goes on writes nothing more, and ends with its run', { skip }, async () => {
+test('an interpreter that reports its end and continues is killed with its run', {
+  skip,
+}, async () => {
   const mark = `43${process.pid}`
   const flood = `while :; do echo x; echo '{"log":"x"}' >&3; : ${mark}; done`
   const launched = await waiting(`${bye}; ${flood}`)
@@ -61,7 +65,9 @@ test('one that says so and goes on writes nothing more, and ends with its run', 
   assert.deepEqual(processesWith(mark), [])
 })
 
-test('without the token the line is a message like others, and the end is the process’s own', { skip }, async () => {
+test('a done line without the token is an ordinary message, and the exit code is that of the process', {
+  skip,
+}, async () => {
   const script = `echo '{"done":true,"code":0}' >&3; echo '{"done":true,"code":0,"token":"another"}' >&3; echo on; exit 3`
   const launched = await waiting(script)
   const end = await runOn(launched, { line: '{}', token })
@@ -71,7 +77,9 @@ test('without the token the line is a message like others, and the end is the pr
   await Promise.all([launched.dispose(), unasked.dispose()])
 })
 
-test('one that was asked to say so and does not ends as ever, be it by its wall limit', { skip }, async () => {
+test('an interpreter that does not report its end runs until it exits or reaches its wall limit', {
+  skip,
+}, async () => {
   const plain = await waiting('echo out; exit 6')
   const end = await runOn(plain, { line: '{}', token })
   assert.deepEqual([end.exit, text(end.stdout)], [{ code: 6 }, 'out\n'])
@@ -81,7 +89,7 @@ test('one that was asked to say so and does not ends as ever, be it by its wall 
   await late.dispose()
 })
 
-test('the figures of such a run are there', { skip: noGroupsHere }, async () => {
+test('a run that ends by report has its CPU and memory figures', { skip: noGroupsHere }, async () => {
   const { plan } = groupsPlan({ memoryBytes: 128 * 2 ** 20, pids: 40 })
   const work = 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'
   const launched = await waiting(`${work}; ${bye}; exec sleep 60`, sandboxPlan({ cgroups: plan }))
@@ -91,7 +99,7 @@ test('the figures of such a run are there', { skip: noGroupsHere }, async () => 
   await launched.dispose()
 })
 
-test('on the host all that descends from it is killed and waited for', { skip }, async () => {
+test('without a sandbox, all descendants of the interpreter are killed before the run ends', { skip }, async () => {
   const mark = `44${process.pid}`
   const launched = await waiting(`(setsid sleep ${mark} &); ${bye}; exec sleep ${mark}`, hostPlan())
   assert.deepEqual((await runOn(launched, { line: '{}', token })).exit, { code: 5 })

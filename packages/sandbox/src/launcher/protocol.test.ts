@@ -5,7 +5,7 @@ import { FrameError, frameHead, frameReader, longestFrame, PayloadReader, Payloa
 
 const anyFrame = fc.tuple(fc.integer({ min: 0, max: 255 }), fc.uint8Array({ maxLength: 300 }))
 
-test('frames come out as they went in, however the stream is cut', () => {
+test('frames are decoded as they were encoded, for every split of the stream', () => {
   fc.assert(
     fc.property(fc.array(anyFrame, { maxLength: 20 }), fc.array(fc.integer({ min: 1, max: 40 })), (frames, cuts) => {
       const whole = Buffer.concat(frames.flatMap(([type, bytes]) => [frameHead(type, bytes.length), bytes]))
@@ -25,13 +25,13 @@ test('frames come out as they went in, however the stream is cut', () => {
   )
 })
 
-test('a frame longer than any may be is refused before it is waited for', () => {
+test('a frame above the maximum length is refused from its header', () => {
   const head = Buffer.alloc(5)
   head.writeUInt32BE(longestFrame + 1, 1)
   assert.throws(() => frameReader(() => assert.fail('no frame'))(head), FrameError)
 })
 
-test('values come out of a payload as they went in', () => {
+test('payload values are decoded as they were encoded', () => {
   const writer = new PayloadWriter()
     .u8(7)
     .u32(4_000_000_000)
@@ -49,11 +49,11 @@ test('values come out of a payload as they went in', () => {
   )
 })
 
-test('a number beyond what is safe becomes the largest safe one', () => {
+test('a number above the safe range becomes Number.MAX_SAFE_INTEGER', () => {
   assert.equal(new PayloadReader(Buffer.alloc(8, 0xff)).u64(), Number.MAX_SAFE_INTEGER)
 })
 
-test('whatever a hostile payload holds, reading it gives a value or a FrameError', () => {
+test('reading an arbitrary payload gives a value or a FrameError', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
       const reader = new PayloadReader(Buffer.from(bytes))
@@ -66,13 +66,13 @@ test('whatever a hostile payload holds, reading it gives a value or a FrameError
   )
 })
 
-test('a list that claims more members than its frame has bytes is refused at once', () => {
+test('a list that declares more members than its frame has bytes is refused', () => {
   const reader = new PayloadReader(Buffer.from([0xff, 0xff, 0xff, 0xff, 0]))
   let reads = 0
   assert.throws(() => reader.list(() => reads++), FrameError)
   assert.equal(reads, 0)
 })
 
-test('a text with a NUL, which would end early on the other side, is not sent', () => {
+test('a text with a NUL, which would truncate it on the other side, is not sent', () => {
   assert.throws(() => new PayloadWriter().text('a\0b'), FrameError)
 })

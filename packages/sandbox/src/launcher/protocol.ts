@@ -1,9 +1,9 @@
 import type { LaunchFile, LaunchJob, LaunchPlan, LaunchStep } from './launcher.ts'
 
 /**
- * The two channels of the launcher, as `native/src/wire.h` describes them: a frame is its type (1 byte), the length of its
+ * The two channels of the launcher, as specified in `native/src/wire.h`: a frame is its type (1 byte), the length of its
  * payload (4 bytes) and the payload; numbers are big-endian; a text is its length, its bytes and a NUL.
- * What comes from the init is hostile, because a program that broke out of its limits may speak in its place.
+ * Frames from the init are hostile, because an escaped program may write them.
  */
 
 /** Node to supervisor. */
@@ -26,20 +26,20 @@ export const fromInit = {
   fault: 10,
 } as const
 
-/** Neither side sends a longer payload; the launcher refuses one, and so does the reader here. */
+/** Longest payload in both directions; the launcher and the reader here refuse a longer one. */
 export const longestFrame = 1_048_576
-/** How much of a file or of stdin one frame holds. */
+/** Bytes of a file or of stdin in one frame. */
 const chunkBytes = 65_536
 
 const headBytes = 5
 const nothing = Buffer.alloc(0)
 
-/** A frame that cannot be: too long, too short for what it should hold, or of an unknown type. */
+/** An invalid frame: too long, too short for its content, or of an unknown type. */
 export class FrameError extends Error {
   override readonly name = 'FrameError'
 }
 
-/** Builds a frame; texts must not hold a NUL, which would end them early on the other side. */
+/** Builds a frame. Texts must not contain a NUL, which would truncate them on the other side. */
 export class PayloadWriter {
   #bytes = Buffer.allocUnsafe(1_024)
   #length = headBytes
@@ -80,7 +80,7 @@ export class PayloadWriter {
     return this.list(values, (value) => this.text(value))
   }
 
-  /** The whole frame; nothing may be written after it. */
+  /** Returns the complete frame; nothing may be written after it. */
   frame(type: number): Buffer {
     frameHead(type, this.#length - headBytes).copy(this.#bytes)
     return this.#bytes.subarray(0, this.#length)
@@ -94,7 +94,7 @@ export class PayloadWriter {
   }
 }
 
-/** The head of a frame whose payload is written behind it. */
+/** The header of a frame whose payload is written separately. */
 export function frameHead(type: number, length: number): Buffer {
   if (length > longestFrame) throw new FrameError(`A frame for the launcher is ${length} bytes long.`)
   const head = Buffer.allocUnsafe(headBytes)
@@ -103,7 +103,7 @@ export function frameHead(type: number, length: number): Buffer {
   return head
 }
 
-/** Takes values out of a payload; throws FrameError when it does not hold them. */
+/** Reads values from a payload; throws FrameError when it is too short or malformed. */
 export class PayloadReader {
   readonly #bytes: Buffer
   #at = 0
@@ -120,13 +120,13 @@ export class PayloadReader {
     return this.#take(4).readUInt32BE()
   }
 
-  /** As a number, the largest safe one when it is more. */
+  /** As a number, capped at MAX_SAFE_INTEGER. */
   u64(): number {
     const value = this.#take(8).readBigUInt64BE()
     return value > BigInt(Number.MAX_SAFE_INTEGER) ? Number.MAX_SAFE_INTEGER : Number(value)
   }
 
-  /** The bytes of a text: a path need not be UTF-8. */
+  /** The bytes of a text, because a path need not be UTF-8. */
   textBytes(): Buffer {
     const length = this.u32()
     const bytes = this.#take(length + 1)
@@ -151,7 +151,7 @@ export class PayloadReader {
   }
 }
 
-/** Cuts a stream into frames; the returned function takes the next chunk and throws FrameError on a frame too long. */
+/** Splits a stream into frames; the returned function takes a chunk and throws FrameError for a frame that is too long. */
 export function frameReader(onFrame: (type: number, payload: Buffer) => void): (chunk: Buffer) => void {
   let held: Buffer[] = []
   let length = 0
@@ -181,12 +181,12 @@ export function frameReader(onFrame: (type: number, payload: Buffer) => void): (
   }
 }
 
-/** More on descriptor 3 than this is a flood, which ends the run; less than that is for Node to weigh line by line. */
+/** Bytes on descriptor 3 at which the init ends the run; below this limit Node charges line by line. */
 const lineFloodBytes = 16 * 2 ** 20
-/** A program over tools asks on it. */
+/** The same limit for a program with a gateway, whose requests use descriptor 3. */
 export const gatewayFloodBytes = 256 * 2 ** 20
 
-/** The plan as `native/src/plan.c` reads it. */
+/** The plan in the format of `native/src/plan.c`. */
 export function planFrame(plan: LaunchPlan): Buffer {
   const { cgroups } = plan
   const writer = new PayloadWriter()
@@ -230,12 +230,12 @@ export function relayFrame(port: number, socket: string): Buffer {
   return new PayloadWriter().u32(port).text(socket).frame(toInit.relay)
 }
 
-/** A further line for the program's descriptor 3. */
+/** A line for the program's descriptor 3. */
 export function linePieces(line: string): Uint8Array[] {
   return chunks(toInit.line, Buffer.from(`${line}\n`))
 }
 
-/** A job as pieces to write one after the other; its bytes are not copied. Throws FrameError when it cannot be sent. */
+/** A job as buffers to write in order, without copying its bytes. Throws FrameError when it cannot be sent. */
 export function jobPieces(job: LaunchJob): Uint8Array[] {
   const files = [...(job.files ?? [])].flatMap(([path, file]) => filePieces(path, fileOf(file)))
   const line = job.line === undefined ? [] : linePieces(job.line)
@@ -243,7 +243,7 @@ export function jobPieces(job: LaunchJob): Uint8Array[] {
   return [...files, goFrame(job), ...line, ...stdin, frameHead(toInit.stdin, 0)]
 }
 
-/** What the init may send back: files that are unchanged do not count, and only the host can compare them. */
+/** Limits of what the init may send back. Unchanged files do not count, and only the host can compare them. */
 export function collectRoom({ files, collect }: LaunchJob): { readonly files: number; readonly bytes: number } {
   if (collect === undefined) return { files: 0, bytes: 0 }
   const sizes = [...(files?.values() ?? [])].map((file) => fileOf(file).bytes.length)
@@ -259,7 +259,7 @@ function goFrame(job: LaunchJob): Buffer {
   const room = collectRoom(job)
   const writer = new PayloadWriter()
   writer.list(job.steps ?? [], (step) => writeStep(writer, step))
-  /* One byte more than is kept shows that there was more, also when the program is killed before its bytes are counted. */
+  // One byte more than is kept shows truncation, also when the program is killed before its bytes are counted.
   writer
     .u64(job.stdoutBytes + 1)
     .u64(job.stderrBytes + 1)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { jobLine, runCode, startCells, startDriver } from './driver.fixture.ts'
 
-test('a return leaves loops, with blocks and try blocks as it does in a function', async (t) => {
+test('a top-level return leaves loops, with blocks and try blocks as in a function', async (t) => {
   const code = `
 import contextlib
 @contextlib.contextmanager
@@ -49,7 +49,7 @@ with base:
   assert.deepEqual({ stdout, said }, { stdout: '1\n', said: [{ value: 'done' }] })
 })
 
-test('a later return in finally counts, and an error on the way out takes the place of the return', async (t) => {
+test('a return in finally overrides an earlier one, and an error during unwinding replaces the return', async (t) => {
   const { said } = await runCode(t, 'python', 'try:\n  return 1\nfinally:\n  return 2')
   assert.deepEqual(said, [{ value: 2 }])
   const replaced = `
@@ -68,7 +68,7 @@ print('end')
   assert.deepEqual(end, { exit: 0, stdout: 'caught 1\ncaught 2\nend\n', stderr: '', said: [] })
 })
 
-test('await, async for and async with stand outside functions, and tasks left over are cancelled', async (t) => {
+test('await, async for and async with work at the top level, and pending tasks are cancelled', async (t) => {
   const code = `"""The docstring."""
 from __future__ import annotations
 import asyncio, contextlib
@@ -98,7 +98,7 @@ async with managed() as name:
   assert.deepEqual(said, [{ value: ['m', 3, 'The docstring.', [0, 1, 2, 3, 4], { x: 'Undefined' }] }])
 })
 
-test('syntax errors are shown as Python shows them, at the lines of the program', async (t) => {
+test('syntax errors are printed as Python prints them, with the line numbers of the program', async (t) => {
   const cases = [
     ['ok = 1\nx = = 2', /^ {2}File "main\.py", line 2\n {4}x = = 2\n {8}\^\nSyntaxError: invalid syntax\n$/],
     ['class A:\n    return 5', /line 2\n {4}return 5\n[\s\S]*SyntaxError: 'return' outside function\n$/],
@@ -113,7 +113,7 @@ test('syntax errors are shown as Python shows them, at the lines of the program'
   }
 })
 
-test('a traceback has the lines of the program and of nothing below it, in coroutines too', async (t) => {
+test('a traceback contains only lines of the program, in coroutines too', async (t) => {
   const plain = await runCode(t, 'python', 'def f():\n    return 1 / 0\nf()')
   assert.match(
     plain.stderr,
@@ -127,7 +127,7 @@ test('a traceback has the lines of the program and of nothing below it, in corou
   assert.doesNotMatch(chained.stderr, /native\/drivers/)
 })
 
-test('the end is that of the interpreter for every kind of exit', async (t) => {
+test('every kind of exit gives the same exit code and output as plain Python', async (t) => {
   const cases = [
     ['import sys; sys.exit()', 0, ''],
     ['import sys; sys.exit("bye")', 1, 'bye\n'],
@@ -148,7 +148,7 @@ test('the end is that of the interpreter for every kind of exit', async (t) => {
   assert.match(interrupted.stderr, /KeyboardInterrupt\n$/)
 })
 
-test('threads are joined, exit handlers run, objects are finalized and files are written out, in that order', async (t) => {
+test('at exit threads are joined, exit handlers run, objects are finalized and files are flushed, in that order', async (t) => {
   const code = `
 import atexit, sys, threading, time
 out = open('out.txt', 'w')
@@ -170,7 +170,7 @@ sys.stdout.write('no newline;')
   assert.equal((await runCode(t, 'python', left, { files: { 'helper.py': helper } })).stdout, 'kept')
 })
 
-test('a daemon thread does not keep the program, nor lose its world before the end', async (t) => {
+test('a daemon thread does not delay the exit and keeps its globals until then', async (t) => {
   const code = `
 import threading, time
 def spin():
@@ -186,7 +186,7 @@ print('end')
   assert.deepEqual(await runCode(t, 'python', code), { exit: 0, stdout: 'end\n', stderr: '', said: [] })
 })
 
-test('streams that the program closed or broke end as with the interpreter', async (t) => {
+test('closed or broken streams give the same end as plain Python', async (t) => {
   assert.equal((await runCode(t, 'python', 'import sys\nsys.stdout.close()')).exit, 0)
   assert.equal((await runCode(t, 'python', 'import os, sys\nsys.stdout.write("x")\nos.close(1)')).exit, 120)
   assert.equal((await runCode(t, 'python', 'import sys\nsys.stdout = None\nsys.stderr = None\nsys.exit("x")')).exit, 1)
@@ -194,7 +194,7 @@ test('streams that the program closed or broke end as with the interpreter', asy
   assert.deepEqual(closed, { exit: 0, stdout: '', stderr: '', said: [] })
 })
 
-test('lines leave while the program runs', async (t) => {
+test('output lines are flushed while the program runs', async (t) => {
   const { child, channel } = startDriver(t, 'python')
   channel.write(jobLine('print("now")\nimport time\ntime.sleep(60)'))
   // `text` in the fixture reads the same stream; both hear every piece.
@@ -202,7 +202,7 @@ test('lines leave while the program runs', async (t) => {
   assert.equal(String(piece), 'now\n')
 })
 
-test('__main__ is the program: its classes can be pickled, shown, and used by other processes', async (t) => {
+test('__main__ is the program: its classes work with pickle, repr and multiprocessing', async (t) => {
   const code = `
 import dataclasses, inspect, multiprocessing, pickle, __main__
 @dataclasses.dataclass
@@ -226,7 +226,7 @@ return [pickle.loads(pickle.dumps(Point(3))) == Point(3), inspect.getsource(Poin
   assert.match(value[2], /^@dataclasses\.dataclass\nclass Point:/)
 })
 
-test('a child that forks off the program neither sends its value nor reads its cells', async (t) => {
+test('a forked child neither sends the value nor reads the cells of its parent', async (t) => {
   const { said } = await runCode(t, 'python', 'import os\npid = os.fork()\nif pid: os.wait()\nreturn pid > 0')
   assert.deepEqual(said, [{ value: true }])
   const { cell, end } = startCells(t, 'python')
@@ -235,19 +235,19 @@ test('a child that forks off the program neither sends its value nor reads its c
   assert.equal((await end()).exit, 0)
 })
 
-test('the line of a job is read to its end and no further', async (t) => {
+test('the driver reads the job line and no further input', async (t) => {
   const { child, channel, stdout } = startDriver(t, 'python')
   channel.write(`${jobLine('import os\nprint(os.read(3, 100))')}what follows`)
   await new Promise((resolve) => child.once('close', resolve))
   assert.equal(await stdout, "b'what follows'\n")
 })
 
-test('randomness is not that of another interpreter', async (t) => {
+test('two interpreters give different random numbers', async (t) => {
   const [one, two] = await Promise.all([1, 2].map(() => runCode(t, 'python', 'import random\nreturn random.random()')))
   assert.notDeepEqual(one?.said, two?.said)
 })
 
-test("a hook of the program is asked, and the driver's own folder is not on its path", async (t) => {
+test('the program’s excepthook is called, and the driver’s folder is not on sys.path', async (t) => {
   const hook = 'import sys\nsys.excepthook = lambda kind, error, trace: print("hook", error, trace.tb_lineno)\n1/0'
   assert.deepEqual(await runCode(t, 'python', hook), {
     exit: 1,
@@ -259,7 +259,7 @@ test("a hook of the program is asked, and the driver's own folder is not on its 
   assert.match(stderr, /ModuleNotFoundError/)
 })
 
-test('the last expression of a cell is its value, or is shown when it is not JSON', async (t) => {
+test('the last expression of a cell is its value, or is printed when it is not JSON', async (t) => {
   const { cell, end } = startCells(t, 'python')
   assert.deepEqual((await cell('import asyncio\nawait asyncio.sleep(0)\nx = [1]\nx')).at(0), { value: [1] })
   assert.deepEqual((await cell('for n in x:\n  if n: return "early"\n"late"')).at(0), { value: 'early' })

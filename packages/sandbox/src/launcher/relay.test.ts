@@ -13,12 +13,12 @@ const clients = new Set<Socket>()
 
 /* Answers when the other side has ended its sending, with what was sent, turned to capitals. */
 const server = createServer({ allowHalfOpen: true }, (client) => {
-  const heard: Buffer[] = []
+  const received: Buffer[] = []
   clients.add(client)
   client.on('close', () => clients.delete(client))
   client.on('error', () => undefined)
-  client.on('data', (bytes) => heard.push(bytes))
-  client.on('end', () => client.end(Buffer.concat(heard).toString().toUpperCase()))
+  client.on('data', (bytes) => received.push(bytes))
+  client.on('end', () => client.end(Buffer.concat(received).toString().toUpperCase()))
 })
 if (skip === false) {
   mkdirSync(folder, { mode: 0o755 })
@@ -33,7 +33,7 @@ after(() => {
 const connect = `use IO::Socket::INET; my $s = IO::Socket::INET->new("127.0.0.1:8118") or die "no: $@";`
 const perl = (script: string) => ({ steps: [{ argv: ['/usr/bin/perl', '-e', script], env: {} }] as const })
 
-test('a program reaches the socket outside through a port of its own loopback, and nothing else', {
+test('a program reaches the host socket through the relay port on its loopback', {
   skip,
 }, async () => {
   const launched = await launch(sandboxPlan({}, ['--ro-bind', folder, '/gantry/egress']))
@@ -44,7 +44,7 @@ test('a program reaches the socket outside through a port of its own loopback, a
   await launched.dispose()
 })
 
-test('connections side by side do not wait for each other, and too many wait for their turn', { skip }, async () => {
+test('the relay serves parallel connections, and connections above its limit wait for a slot', { skip }, async () => {
   const launched = await launch(sandboxPlan({}, ['--ro-bind', folder, '/gantry/egress']))
   launched.relay(8118, '/gantry/egress/socket')
   const open = `my @all; for my $n (1..300) { push @all, IO::Socket::INET->new("127.0.0.1:8118") or die "no: $@"; }`
@@ -55,7 +55,7 @@ test('connections side by side do not wait for each other, and too many wait for
   await launched.dispose()
 })
 
-test('without a relay there is nobody at the port', { skip }, async () => {
+test('without a relay the port refuses connections', { skip }, async () => {
   const launched = await launch(sandboxPlan())
   const end = await runOn(launched, perl(`${connect} print "reached"`))
   assert.equal(text(end.stdout), '')
@@ -63,7 +63,7 @@ test('without a relay there is nobody at the port', { skip }, async () => {
   await launched.dispose()
 })
 
-test('a relay dies with its sandbox, and a port that cannot be had is a fault of the sandbox', { skip }, async () => {
+test('a relay on a port in use fails the run, and disposing the sandbox leaves nothing', { skip }, async () => {
   const launched = await launch(sandboxPlan({}, ['--ro-bind', folder, '/gantry/egress']))
   launched.relay(8118, '/gantry/egress/socket')
   launched.relay(8118, '/gantry/egress/socket')

@@ -29,7 +29,7 @@ const exit = payload((writer) => {
   for (let count = 0; count < 7; count++) writer.u64(5)
 })
 
-test('whatever a hostile init sends is taken or refused with a FrameError, nothing else', () => {
+test('arbitrary frames of a hostile init are accepted or refused with a FrameError', () => {
   const frames = fc.array(fc.tuple(fc.integer({ min: 0, max: 12 }), fc.uint8Array({ maxLength: 80 })), {
     maxLength: 30,
   })
@@ -48,7 +48,24 @@ test('whatever a hostile init sends is taken or refused with a FrameError, nothi
   )
 })
 
-test('a stream is kept up to its limit and says that there was more', () => {
+test('of a file that is sent twice the later content counts, and both count against the limits', () => {
+  const intake = intakeOf()
+  for (const text of ['first', 'later']) {
+    intake.take(fromInit.file, file('a.txt'))
+    intake.take(fromInit.bytes, Buffer.from(text))
+  }
+  const { files } = intake.received()
+  assert.deepEqual(
+    [...files].map(([path, bytes]) => [path, Buffer.from(bytes).toString()]),
+    [['a.txt', 'later']],
+  )
+  const greedy = intakeOf()
+  assert.throws(() => {
+    for (let count = 0; count < 20; count++) greedy.take(fromInit.file, file('a.txt'))
+  }, FrameError)
+})
+
+test('a stream is kept up to its limit and then marked as truncated', () => {
   const intake = intakeOf()
   intake.take(fromInit.stdout, Buffer.from('0123456789'))
   assert.equal(intake.received().stdout.truncated, false)
@@ -58,7 +75,7 @@ test('a stream is kept up to its limit and says that there was more', () => {
   assert.equal(stdout.truncated, true)
 })
 
-test('an init that goes on sending output is at fault', () => {
+test('an init that sends unbounded output is refused with a FrameError', () => {
   const intake = intakeOf()
   const chunk = Buffer.alloc(1_048_576)
   assert.throws(() => {
@@ -66,7 +83,7 @@ test('an init that goes on sending output is at fault', () => {
   }, FrameError)
 })
 
-test('a file that is as it was handed in does not come out and does not count', () => {
+test('an unchanged input file is not collected and does not count towards the limits', () => {
   const intake = intakeOf()
   for (const [path, bytes] of [
     ['in.txt', 'in'],
@@ -79,7 +96,7 @@ test('a file that is as it was handed in does not come out and does not count', 
   assert.deepEqual([...intake.received().files.keys()], ['a', 'b'])
 })
 
-test('a file beyond the limits is named, not handed out', () => {
+test('a file above the limits is listed as skipped and not collected', () => {
   const intake = intakeOf()
   intake.take(fromInit.file, file('in.txt'))
   intake.take(fromInit.bytes, Buffer.from('changed 012'))
@@ -88,7 +105,7 @@ test('a file beyond the limits is named, not handed out', () => {
   assert.deepEqual(skipped, [{ path: 'in.txt', reason: 'over the number of bytes' }])
 })
 
-test('a path that climbs out, or is not text, is not handed out', () => {
+test('a file whose path leaves the workspace or is not UTF-8 is not collected', () => {
   for (const path of ['../a', '/etc/passwd', 'a/../b', 'a//b', '', './a']) {
     const intake = intakeOf()
     intake.take(fromInit.file, file(path))
@@ -100,7 +117,7 @@ test('a path that climbs out, or is not text, is not handed out', () => {
   assert.equal(intake.received().files.size, 0)
 })
 
-test('an init that sends more files or bytes than asked for is at fault', () => {
+test('an init that sends more files or bytes than requested is refused with a FrameError', () => {
   const many = intakeOf()
   assert.throws(() => {
     for (let count = 0; count < 9; count++) many.take(fromInit.file, file(`f${count}`))
@@ -110,14 +127,14 @@ test('an init that sends more files or bytes than asked for is at fault', () => 
   assert.throws(() => long.take(fromInit.bytes, Buffer.alloc(13)), FrameError)
 })
 
-test('nothing counts after the end', () => {
+test('frames after the end of a run are refused', () => {
   const intake = intakeOf()
   intake.take(fromInit.exit, exit)
   assert.deepEqual(intake.end?.kind === 'exit' && intake.end.exit, { code: 3 })
   assert.throws(() => intake.take(fromInit.stdout, Buffer.from('x')), FrameError)
 })
 
-test('a turn ends only a run that is one', () => {
+test('a turn frame ends only a run of a kept interpreter', () => {
   assert.throws(() => intakeOf().take(fromInit.turn, exit), FrameError)
   const single = createRunIntake({ ...job, token: 'x' }, { wallMs: 1, signal }, () => undefined)
   assert.throws(() => single.take(fromInit.turn, exit), FrameError)

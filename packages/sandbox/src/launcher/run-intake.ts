@@ -16,13 +16,13 @@ const initHits: readonly (SandboxLimit | undefined)[] = [
   'pids',
   'cpuMs',
 ]
-/** A stream must have ended at this multiple of its limit; an init that sends more is treated as compromised. */
+/** A stream must end at this multiple of its limit; an init that sends more is treated as compromised. */
 const floodFactor = 9
 const floodBytes = 32 * 2 ** 20
-/** Of descriptor 3, beyond what the init itself ends. */
+/** Flood limit of descriptor 3, above the limit at which the init itself ends the run. */
 const messageFlood = { plain: floodBytes, gateway: gatewayFloodBytes + floodBytes }
 
-/** How the init says that a run ended. */
+/** The end of a run as the init reports it. */
 type InitEnd =
   | ({ readonly kind: 'exit' | 'turn' } & Pick<RunEnd, 'exit' | 'step' | 'free' | 'rusage'> & InitHit)
   | { readonly kind: 'unwritten'; readonly path: string; readonly code: string }
@@ -31,13 +31,13 @@ interface InitHit {
   readonly hit: SandboxLimit | undefined
 }
 
-/** One run as its frames come in. */
+/** Collects the frames of one run. */
 export interface RunIntake {
-  /** Throws FrameError for what an init of ours would not send. */
+  /** Throws FrameError for a frame that a correct init does not send. */
   take(type: number, payload: Buffer): void
-  /** Set once the init has said how the run ended. */
+  /** Set when the init has reported the end of the run. */
   readonly end: InitEnd | undefined
-  /** What was received so far. */
+  /** Everything received so far. */
   received(): Pick<RunEnd, 'stdout' | 'stderr' | 'messages' | 'messagesDropped' | 'keysDropped' | 'files' | 'skipped'>
 }
 
@@ -102,12 +102,12 @@ export function createRunIntake(
     const reader = new PayloadReader(payload)
     const code = errorName(reader.u32())
     const path = reader.text()
-    if (job.files?.has(path) !== true) throw new FrameError(`The init cannot go on: ${plain(path)}: ${code}.`)
+    if (job.files?.has(path) !== true) throw new FrameError(`The init failed: ${plain(path)}: ${code}.`)
     end = { kind: 'unwritten', path, code }
   }
   return {
     take(type, payload) {
-      if (end !== undefined) throw new FrameError('The init goes on after the end of the run.')
+      if (end !== undefined) throw new FrameError('The init sent a frame after the end of the run.')
       if (type === fromInit.stdout) stdout.push(payload)
       else if (type === fromInit.stderr) stderr.push(payload)
       else if (type === fromInit.message) takeMessage(payload)
@@ -139,7 +139,7 @@ export function createRunIntake(
 
 interface Capture {
   push(bytes: Buffer): void
-  /** What the init counted; more than what it sent when the stream was cut. */
+  /** Sets the byte count of the init, which is higher than the bytes sent when the stream was truncated. */
   total(bytes: number): void
   captured(): Captured
 }
@@ -167,7 +167,7 @@ function createCapture(cap: number, onBytes: (bytes: Buffer) => void): Capture {
   }
 }
 
-/** What an init says may stand in a message only as what it is: a short text. */
+/** Makes a text of an init safe for a message: short and printable. */
 function plain(text: string): string {
   return text.slice(0, 200).replace(/[\p{Cc}\p{Cf}\s]+/gu, ' ')
 }
@@ -180,12 +180,12 @@ function errorName(errno: number): string {
   }
 }
 
-/** More entries than the init sends are a fault of it, not of the program. */
+/** Most skipped entries; more are a fault of the init, not of the program. */
 const mostSkipped = 1_000
 const longestPath = 1_280
 const longestReason = 80
 
-/** Files as they come out of a sandbox: paths checked, bounds kept, those left out that are as they were handed in. */
+/** Files collected from a sandbox: paths checked, limits enforced, unchanged input files left out. */
 interface Collected {
   file(path: Buffer): void
   bytes(bytes: Buffer): void
@@ -212,7 +212,7 @@ function createCollected(job: LaunchJob): Collected {
       const path = pathOf(bytes)
       current = undefined
       if (path === undefined) return skip(bytes.toString(), 'its name cannot be handed out')
-      if (all.has(path)) throw new FrameError('The init sent a file twice.')
+      // A kernel may list a name twice while programs rename in the folder: what was read last counts.
       current = createByteBuffer()
       all.set(path, current)
     },
@@ -246,7 +246,7 @@ function isAsBefore(input: ReturnType<NonNullable<LaunchJob['files']>['get']>, b
   return bytes.equals(fileOf(input).bytes)
 }
 
-/** A path below the workspace that is the same on every system, without anything that climbs or hides. */
+/** Returns a portable path below the workspace, or undefined. */
 function pathOf(bytes: Buffer): string | undefined {
   const path = bytes.toString()
   return path.includes('\uFFFD') || checkPath(path) !== undefined ? undefined : path

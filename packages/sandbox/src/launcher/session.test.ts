@@ -6,7 +6,7 @@ import { hostPlan, launch, runOn, shell, text, until } from './launcher.fixture.
 
 const skip = process.platform === 'linux' ? false : 'needs Linux'
 
-test('an interpreter that was started ahead gets its files, its line and its stdin later', { skip }, async () => {
+test('a warm interpreter gets its files, job line and stdin with the run', { skip }, async () => {
   const launched = await launch(hostPlan())
   launched.start(shell('read line <&3; echo "line $line"; cat; cat file; echo \'{"value":1}\' >&3'))
   const end = await runOn(launched, {
@@ -20,7 +20,7 @@ test('an interpreter that was started ahead gets its files, its line and its std
   assert.equal((await launched.ended).reason, 'exited')
 })
 
-test('an interpreter that died while it waited says why when it is asked to run', { skip }, async () => {
+test('a run on a warm interpreter that died reports its exit code and stderr', { skip }, async () => {
   const plan = hostPlan()
   const launched = await launch(plan)
   launched.start(shell('echo broken >&2; touch over; exit 9'))
@@ -31,7 +31,7 @@ test('an interpreter that died while it waited says why when it is asked to run'
   await launched.dispose()
 })
 
-test('a kept interpreter takes one turn after the other and keeps its state', { skip }, async () => {
+test('a kept interpreter runs one turn after another and keeps its state', { skip }, async () => {
   const launched = await launch(hostPlan())
   const loop =
     'n=0; while read line <&3; do n=$((n+1)); echo "$n $line"; echo x > f$n; echo "{\\"value\\":$n}" >&3; echo \'{"done":true,"code":\'$n\'}\' >&3; done'
@@ -48,7 +48,7 @@ test('a kept interpreter takes one turn after the other and keeps its state', { 
   assert.equal((await launched.dispose()).reason, 'killed')
 })
 
-test('a kept interpreter that exits ends its run with its code', { skip }, async () => {
+test('a kept interpreter that exits ends its run with its exit code', { skip }, async () => {
   const launched = await launch(hostPlan())
   launched.start(shell('read line <&3; echo bye; exit 7'), { keep: true })
   const end = await runOn(launched, { line: 'x' })

@@ -3,8 +3,7 @@ import { existsSync } from 'node:fs'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { binary, calm, hostPlan, processesWith, runOn, text, until } from './launcher.fixture.ts'
-import { startLauncher } from './launcher.ts'
-import { createSpares, type Spares } from './spares.ts'
+import { createSpares, type Spares, startLauncher } from './launcher.ts'
 
 const skip = process.platform === 'linux' ? false : 'needs Linux'
 
@@ -17,7 +16,7 @@ async function ready(): Promise<Spares> {
   return spares
 }
 
-test('from the second on a launcher waits, and runs a sandbox like any other', { skip }, async () => {
+test('from the second sandbox on a spare launcher is ready and runs a sandbox', { skip }, async () => {
   const spares = await ready()
   const child = spares.take()
   assert.ok(child?.pid !== undefined && child.exitCode === null)
@@ -29,7 +28,7 @@ test('from the second on a launcher waits, and runs a sandbox like any other', {
   await spares.close()
 })
 
-test('one that died while it waited is not given out', { skip }, async () => {
+test('a spare launcher that died is not given out', { skip }, async () => {
   const spares = await ready()
   const [pid = 0, ...others] = processesWith(binary)
   assert.deepEqual(others, [])
@@ -39,7 +38,7 @@ test('one that died while it waited is not given out', { skip }, async () => {
   await spares.close()
 })
 
-test('closing ends the one that waits, and none is started after', { skip }, async () => {
+test('closing ends the spare launcher, and none is started afterwards', { skip }, async () => {
   const spares = await ready()
   assert.equal(processesWith(binary).length, 1)
   await spares.close()
@@ -48,7 +47,7 @@ test('closing ends the one that waits, and none is started after', { skip }, asy
   assert.deepEqual([spares.take(), processesWith(binary)], [undefined, []])
 })
 
-test('a launcher that cannot be started is not missed', { skip }, async () => {
+test('a spare launcher that fails to start does not affect the next take', { skip }, async () => {
   const spares = createSpares('/no/such/launcher')
   for (let count = 0; count < 3; count += 1) {
     assert.equal(spares.take(), undefined)

@@ -7,13 +7,13 @@ import { startLauncher } from './launcher.ts'
 
 const skip = process.platform === 'linux' ? false : 'needs Linux'
 
-test('a launcher that cannot start says why, and leaves nothing', { skip }, async () => {
+test('a launcher that cannot start fails with SANDBOX_INIT_FAILED and the cause', { skip }, async () => {
   const fails = (argv: readonly [string, ...string[]], message: RegExp) =>
     assert.rejects(launch(hostPlan({ argv })), (error) => isInitFailure(error, message))
   await fails(['/no/such/bwrap'], /no\/such\/bwrap: No such file/)
   await fails([binary, 'init', '--host', '/no/such/folder'], /\/no\/such\/folder: No such file/)
   await fails(['/bin/sh', '-c', 'echo cannot make a namespace >&2; exit 1'], /cannot make a namespace/)
-  await fails(['/bin/sh', '-c', 'printf "\\10\\0\\0\\0\\0" >&3; sleep 60'], /not the expected one/)
+  await fails(['/bin/sh', '-c', 'printf "\\10\\0\\0\\0\\0" >&3; sleep 60'], /did not report protocol version/)
   await assert.rejects(startLauncher('/no/such/launcher', hostPlan(), { signal: calm, startMs: 1_000 }), (error) =>
     isInitFailure(error, /cannot be run/),
   )
@@ -21,7 +21,7 @@ test('a launcher that cannot start says why, and leaves nothing', { skip }, asyn
   await assert.rejects(launch(hostPlan({ cgroups: missing })), (error) => isInitFailure(error, /no\/such\/file/))
 })
 
-test('a start that takes too long, or is cancelled, is given up', { skip }, async () => {
+test('a start that times out or is cancelled is aborted', { skip }, async () => {
   const plan = hostPlan({ argv: ['/bin/sleep', '60'] })
   await assert.rejects(startLauncher(binary, plan, { signal: calm, startMs: 50 }), (error) =>
     isInitFailure(error, /not ready after 50 ms/),
@@ -36,7 +36,7 @@ test('a start that takes too long, or is cancelled, is given up', { skip }, asyn
   await assert.rejects(start, /changed my mind/)
 })
 
-test('an init that speaks nonsense during a run is the fault of the sandbox', { skip }, async () => {
+test('an init that violates the protocol during a run fails it with BACKEND_FAILED', { skip }, async () => {
   const script = 'printf "\\1\\0\\0\\0\\0011" >&3; sleep 0.1; printf "\\77\\0\\0\\0\\0" >&3; sleep 60'
   const launched = await launch(hostPlan({ argv: ['/bin/sh', '-c', script] }))
   await assert.rejects(
@@ -46,14 +46,14 @@ test('an init that speaks nonsense during a run is the fault of the sandbox', { 
   assert.equal((await launched.dispose()).reason, 'killed')
 })
 
-test('an init that dies during a run is the fault of the sandbox', { skip }, async () => {
+test('an init that dies during a run fails it with BACKEND_FAILED', { skip }, async () => {
   const launched = await launch(hostPlan())
   const run = runOn(launched, { script: 'kill -9 $PPID; sleep 60' })
   await assert.rejects(run, (error) => ToolError.is(error) && error.code === 'BACKEND_FAILED')
   assert.deepEqual((await launched.dispose()).left, [])
 })
 
-test('two runs at once are refused, and arguments that cannot be passed too', { skip }, async () => {
+test('a concurrent run is refused, and so are arguments that cannot be passed', { skip }, async () => {
   const launched = await launch(hostPlan())
   const first = runOn(launched, { script: 'sleep 0.1' })
   await assert.rejects(runOn(launched, { script: 'true' }), { code: 'INTERNAL' })
@@ -65,7 +65,7 @@ test('two runs at once are refused, and arguments that cannot be passed too', { 
   await other.dispose()
 })
 
-test('disposing again is harmless, and an end that came by itself is told', { skip }, async () => {
+test('a second dispose returns the same end, and a later run fails', { skip }, async () => {
   const launched = await launch(hostPlan())
   const [first, second] = await Promise.all([launched.dispose(), launched.dispose()])
   assert.deepEqual(first, second)

@@ -14,7 +14,7 @@ import {
 
 /** In the order of `enum reason` in native/src/supervise.c. */
 const reasons: readonly EndReason[] = ['exited', 'wall', 'watch', 'killed', 'owner-gone', 'start-failed']
-/** The supervisor bounds all its own waiting; one that is not gone by then is stuck in the kernel. */
+/** The supervisor bounds all its waits; one that has not exited by then is stuck in the kernel. */
 const stuckMs = 30_000
 
 /** The plan's figures at one moment. */
@@ -35,11 +35,11 @@ export type Figures = Pick<LaunchEnd, 'figures' | 'hits'>
  * Nothing here throws or rejects; the end of the sandbox settles every promise.
  */
 export interface SupervisorLink {
-  /** Starts the clock of a run. */
+  /** Starts the wall clock of a run. */
   begin(wallMs: number): void
-  /** Stops it, and gives the figures as they are now, or those of the end when that comes first. */
+  /** Stops the clock and returns the current figures, or those of the end when that comes first. */
   measure(): Promise<Figures>
-  /** The same, while it goes on. */
+  /** Returns the same figures without stopping the clock. */
   look(): Promise<Figures>
   kill(): void
   /** Resolves when everything in the sandbox is dead; not yet removed. */
@@ -62,7 +62,7 @@ export function connectSupervisor(child: ChildProcess, socket: Socket, plan: Lau
     else if (type === fromSupervisor.gone) hangUp(reader.list(() => reader.text()))
     else throw new FrameError('The supervisor sent a frame of an unknown type.')
   }
-  /* The supervisor waits for this before it ends, so that nothing we write can fail and hide what it wrote. */
+  // The supervisor waits for this before it exits, so that a failing write of ours cannot discard what it wrote.
   const hangUp = (remains: readonly string[]): void => {
     left = remains
     socket.end()
@@ -79,7 +79,7 @@ export function connectSupervisor(child: ChildProcess, socket: Socket, plan: Lau
   }
   const gone = (): void => {
     const all = [...plan.cgroups.folders, ...plan.folders]
-    /* It ended without its last word: then nothing is known to be removed. */
+    // The supervisor exited without its final report, so nothing is known to be removed.
     end.resolve({ reason: 'killed', message: 'The supervisor ended unexpectedly.', figures: {}, hits: [], left: all })
     void end.promise.then((last) => ended.resolve({ ...last, left: left ?? all }))
   }
@@ -109,7 +109,7 @@ export function connectSupervisor(child: ChildProcess, socket: Socket, plan: Lau
   }
 }
 
-/** Where there are no control groups there is nothing to wait for. */
+/** Without control groups there are no figures to wait for. */
 function isUnmeasured({ cgroups }: LaunchPlan): boolean {
   return cgroups.watches.length === 0 && Object.keys(cgroups.figures).length === 0
 }
@@ -136,12 +136,12 @@ function readEnd(reader: PayloadReader): LaunchEnd {
   }
 }
 
-/** What bubblewrap said last, as it can stand in a message. */
+/** The last message of bubblewrap as one printable line. */
 function oneLine(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\s]+/gu, ' ').trim()
 }
 
-/** What a status of `wait` says when it says anything. */
+/** Describes a `wait` status that is not a normal exit. */
 function statusText(status: number): string | undefined {
   if (status === 0) return undefined
   const signal = status & 0x7f

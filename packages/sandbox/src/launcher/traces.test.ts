@@ -27,12 +27,12 @@ function traces(): readonly string[] {
   return tracesOfSandboxes().processes
 }
 
-test('a launcher that waits for its plan is no trace of a sandbox, but a third one is', { skip }, () => {
+test('two spare launchers that wait for a plan are no trace of a sandbox, but a third one is', { skip }, () => {
   const [, , third] = [1, 2, 3].map(() => kept(spawnChild(binary)))
   assert.deepEqual(traces(), [`${third?.pid} ${binary}`])
 })
 
-test('one that was taken is a trace until its sandbox is gone', { skip }, async () => {
+test('a launcher in use is a trace until its sandbox is disposed', { skip }, async () => {
   const child = kept(spawnChild(binary))
   const before = traces()
   const spares = { take: () => child, close: async () => undefined }
@@ -42,7 +42,7 @@ test('one that was taken is a trace until its sandbox is gone', { skip }, async 
   assert.deepEqual([before, traces()], [[], []])
 })
 
-test('one that outlived its sandbox is a trace', { skip }, async () => {
+test('a launcher that outlived its sandbox is a trace', { skip }, async () => {
   const launched = await launch(hostPlan())
   const init = traces().filter((one) => one !== `${launched.pid} ${binary}`)
   assert.equal(init.length, 1)
@@ -56,7 +56,7 @@ test('one that outlived its sandbox is a trace', { skip }, async () => {
   }
 })
 
-test('one that holds a file, has an environment or stands elsewhere is a trace', { skip }, () => {
+test('a launcher with an extra descriptor, an environment or another working directory is a trace', { skip }, () => {
   const file = openSync(binary, 'r')
   const channels = ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] as const
   const spoilt = [
@@ -72,7 +72,7 @@ test('one that holds a file, has an environment or stands elsewhere is a trace',
   )
 })
 
-test('one in a control group of its own is a trace', { skip: noGroupsHere }, () => {
+test('a launcher in its own control group is a trace', { skip: noGroupsHere }, () => {
   const child = kept(spawnChild(binary))
   const { parents } = groupsPlan({ memoryBytes: 2 ** 20, pids: 4 })
   assert.deepEqual(traces(), [])

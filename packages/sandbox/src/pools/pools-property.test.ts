@@ -40,7 +40,7 @@ const settings = fc.record({
   maxIdleMs: fc.constantFrom(5_000, 60_000),
 })
 
-test('whatever is taken, fails, dies and passes, no sandbox is given twice or dead, no bound is crossed, all are disposed', async () => {
+test('for random takes, failures, deaths and delays, the pool gives out no sandbox twice or dead, keeps its bounds and disposes all', async () => {
   const seen = { warm: 0, cold: 0, full: 0, failed: 0, held: 0, lingered: 0 }
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 60, size: 'max' }), settings, async (steps, given) => {
@@ -58,6 +58,10 @@ test('whatever is taken, fails, dies and passes, no sandbox is given twice or de
           seen.lingered += 1
           return new Promise<void>((resolve) => void held.push(resolve))
         },
+        onPausing: async () => {
+          await settled()
+          if (trouble.fail-- > 0) throw new Error('no freezer')
+        },
         onOpen: async ({ language = '' }, signal) => {
           if (signal === never) return
           starting.push(language)
@@ -69,8 +73,10 @@ test('whatever is taken, fails, dies and passes, no sandbox is given twice or de
           }
         },
       })
-      const pools = createPools(given, timing, () => {
+      const violations: unknown[] = []
+      const pools = createPools(given, timing, ({ error }) => {
         seen.failed += 1
+        if (error instanceof assert.AssertionError) violations.push(error)
       })
       const given_out = new Set<FakeSandbox>()
       const ending = new Set<FakeSandbox>()
@@ -98,6 +104,7 @@ test('whatever is taken, fails, dies and passes, no sandbox is given twice or de
           const spec = sorts[which] ?? assert.fail()
           const sandbox = (await pools.take(runtime, spec, never)) as FakeSandbox
           seen[before.has(sandbox) ? 'warm' : 'cold'] += 1
+          assert.ok(!sandbox.paused, 'given out paused')
           assert.ok(!given_out.has(sandbox), 'given out twice')
           assert.deepEqual(sandbox.spec, spec)
           given_out.add(sandbox)
@@ -125,6 +132,7 @@ test('whatever is taken, fails, dies and passes, no sandbox is given twice or de
       await timing.advance(600_000)
       assert.equal(runtime.opens, opens, 'something was started after the end')
       assert.deepEqual(runtime.live(), [])
+      assert.deepEqual(violations, [])
       assert.equal(timing.pending, 0)
     }),
     { numRuns: 300 },

@@ -31,7 +31,7 @@ function setUp(settings: Partial<PoolsSettings> = {}, options: FakeOptions = {})
   return { timing, faults, runtime, pools, take, use }
 }
 
-test('one take starts nothing ahead; the second within a minute does, and the third waits for nothing', async () => {
+test('the second take within a minute starts a warm sandbox, which serves the third', async () => {
   const { timing, runtime, pools, take, use } = setUp()
   await use()
   assert.equal(runtime.opens, 1)
@@ -46,7 +46,7 @@ test('one take starts nothing ahead; the second within a minute does, and the th
   await pools.close()
 })
 
-test('takes more than a minute apart start nothing ahead', async () => {
+test('takes more than a minute apart start no warm sandboxes', async () => {
   const { timing, runtime, use } = setUp()
   for (let count = 0; count < 5; count++) {
     await use()
@@ -56,7 +56,7 @@ test('takes more than a minute apart start nothing ahead', async () => {
   assert.equal(runtime.live().length, 0)
 })
 
-test('a pool grows with demand up to its most, and shrinks to nothing when nobody comes', async () => {
+test('a pool grows with demand up to its maximum and shrinks to zero without demand', async () => {
   const { timing, runtime, use } = setUp({ max: 3, maxIdleMs: 300_000 })
   for (let count = 0; count < 10; count++) await use()
   await timing.advance(100)
@@ -70,7 +70,7 @@ test('a pool grows with demand up to its most, and shrinks to nothing when nobod
   assert.equal(timing.pending, 0)
 })
 
-test('as many as the least that are wanted wait after the first take, demand or not', async () => {
+test('after the first take the pool keeps min warm sandboxes without further demand', async () => {
   const { timing, runtime, pools, use } = setUp({ min: 2, maxIdleMs: 3_600_000 })
   await use()
   await timing.advance(600_000)
@@ -79,7 +79,7 @@ test('as many as the least that are wanted wait after the first take, demand or 
   assert.equal(runtime.live().length, 0)
 })
 
-test('one that waited too long is thrown away, and a fresh one takes its place', async () => {
+test('a warm sandbox is disposed and replaced after maxIdleMs', async () => {
   const { timing, runtime, pools, use } = setUp({ min: 1, maxIdleMs: 60_000 })
   await use()
   const [first] = runtime.live()
@@ -92,7 +92,7 @@ test('one that waited too long is thrown away, and a fresh one takes its place',
   await pools.close()
 })
 
-test('the memory of all that wait is bounded, and so is their number', async () => {
+test('the total memory and the number of warm sandboxes are bounded', async () => {
   const ruby = { ...spec, language: 'ruby' }
   const byMemory = setUp({ min: 4, maxMemoryBytes: 55 * mebibyte })
   await byMemory.use()
@@ -108,7 +108,7 @@ test('the memory of all that wait is bounded, and so is their number', async () 
   await byNumber.pools.close()
 })
 
-test('room is given back by what is taken and by what fails', async () => {
+test('a take and a failed start release pool capacity', async () => {
   let failures = 3
   const { timing, runtime, pools, use } = setUp(
     { min: 1, maxTotal: 1 },
@@ -127,25 +127,162 @@ test('room is given back by what is taken and by what fails', async () => {
   await pools.close()
 })
 
-test('room that one sort no longer needs goes to the sort that found none', async () => {
+test('a pool with demand gets the capacity of a sandbox that is needed less, at once', async () => {
   const { timing, runtime, pools, use } = setUp({ max: 1, maxTotal: 1, maxIdleMs: 3_600_000 })
   const ruby = { ...spec, language: 'ruby' }
   await use()
   await use()
-  await timing.advance(50_000)
-  await use(ruby)
-  await use(ruby)
   assert.deepEqual(languages(runtime.live()), ['python'])
-  await timing.advance(15_000)
+  await timing.advance(30_000)
+  await use(ruby)
+  await use(ruby)
+  await timing.advance(refill)
   assert.deepEqual(languages(runtime.live()), ['ruby'])
   await pools.close()
 })
+
+test('pools with equal demand leave each other their sandboxes', async () => {
+  const { runtime, pools, use } = setUp({ max: 1, maxTotal: 1 })
+  const ruby = { ...spec, language: 'ruby' }
+  await use()
+  for (let count = 0; count < 20; count++) {
+    await use(ruby)
+    await use()
+  }
+  const { opens } = runtime
+  assert.deepEqual(languages(runtime.live()), ['python'])
+  await use(ruby)
+  assert.equal(runtime.opens, opens + 1)
+  assert.deepEqual(languages(runtime.live()), ['python'])
+  await pools.close()
+})
+
+test('a pool that holds much gives up what it needs least, and keeps the rest', async () => {
+  const { timing, runtime, pools, use } = setUp({ max: 4, maxTotal: 4, maxIdleMs: 3_600_000 })
+  const ruby = { ...spec, language: 'ruby' }
+  for (let count = 0; count < 8; count++) await use()
+  await timing.advance(100)
+  assert.equal(runtime.live().length, 4)
+  for (let count = 0; count < 8; count++) await use(ruby)
+  await timing.advance(100)
+  const left = languages(runtime.live())
+  assert.ok(left.includes('python') && left.includes('ruby'), left.join(' '))
+  assert.equal(left.length, 4)
+  await pools.close()
+})
+
+test('nothing is ended for a sandbox that would not fit all the same', async () => {
+  const large = { ...spec, language: 'ruby' }
+  const idleBytes = ({ language }: SandboxSpec): number => (language === 'ruby' ? 100 : 10) * mebibyte
+  const { timing, runtime, pools, use } = setUp({ maxMemoryBytes: 50 * mebibyte, maxIdleMs: 3_600_000 }, { idleBytes })
+  await use()
+  await use()
+  await timing.advance(20_000)
+  const before = runtime.live()
+  assert.ok(before.length > 0)
+  for (let count = 0; count < 5; count++) await use(large)
+  assert.deepEqual(runtime.live(), before)
+  await pools.close()
+})
+
+test('what sandboxes use replaces the estimate: fewer wait when it is more, more when it is less', async () => {
+  const more = setUp({ min: 4, maxMemoryBytes: 50 * mebibyte }, { memoryBytes: () => 25 * mebibyte })
+  await more.use()
+  await more.timing.advance(500)
+  assert.equal(more.runtime.live().length, 4)
+  await more.timing.advance(3_000)
+  assert.equal(more.runtime.live().length, 2)
+  await more.timing.advance(20_000)
+  assert.equal(more.runtime.live().length, 2)
+  await more.pools.close()
+  const less = setUp({ min: 4, maxMemoryBytes: 25 * mebibyte }, { memoryBytes: () => 6 * mebibyte })
+  await less.use()
+  await less.timing.advance(500)
+  assert.equal(less.runtime.live().length, 2)
+  await less.timing.advance(3_000)
+  assert.equal(less.runtime.live().length, 4)
+  await less.pools.close()
+})
+
+test('sandboxes that wait are paused after five seconds, but never the one that is next in line', async () => {
+  const { timing, runtime, pools, take, use } = setUp({ min: 3, maxIdleMs: 3_600_000 }, { onPausing: () => undefined })
+  await use()
+  await timing.advance(3_000)
+  assert.deepEqual(paused(runtime.live()), [false, false, false])
+  await timing.advance(4_000)
+  assert.deepEqual(paused(runtime.live()), [false, true, true])
+  const taken = await take()
+  assert.equal(taken.paused, false)
+  await settled()
+  const [next] = runtime.live().filter((sandbox) => sandbox !== taken)
+  assert.equal(next?.paused, false)
+  await taken.run({ program: { kind: 'script', script: '' } }, never)
+  await taken.dispose()
+  await pools.close()
+  assert.equal(runtime.live().length, 0)
+})
+
+test('a paused sandbox is resumed before it is given out', async () => {
+  const gates: (() => void)[] = []
+  const resumed = (what: string): unknown =>
+    what === 'resume' ? new Promise<void>((resolve) => void gates.push(resolve)) : undefined
+  const { timing, runtime, pools, take, use } = setUp({ min: 2, maxIdleMs: 3_600_000 }, { onPausing: resumed })
+  await use()
+  await timing.advance(7_000)
+  const [awake, second] = runtime.live()
+  assert.deepEqual(paused(runtime.live()), [false, true])
+  assert.equal(await take(), awake)
+  const taking = take()
+  await settled()
+  assert.equal(gates.length, 1)
+  for (const open of gates) open()
+  assert.equal(await taking, second)
+  assert.equal(second?.paused, false)
+  await pools.close()
+  for (const sandbox of runtime.live()) await sandbox.dispose()
+})
+
+test('a sandbox that cannot be resumed is disposed, and the take gets a fresh one', async () => {
+  const onPausing = (what: string): void => {
+    if (what === 'resume') throw new Error('the engine is gone')
+  }
+  const { timing, runtime, pools, take, use } = setUp({ min: 2, maxIdleMs: 3_600_000 }, { onPausing })
+  await use()
+  await timing.advance(7_000)
+  const before = runtime.live()
+  await (await take()).dispose()
+  const second = await take()
+  assert.ok(!before.includes(second))
+  await settled()
+  assert.ok(before.every(({ disposed }) => disposed))
+  await second.dispose()
+  await pools.close()
+})
+
+test('a sandbox that cannot be paused is disposed and reported, and no other of its pool is paused', async () => {
+  const pauses: string[] = []
+  const onPausing = (what: string): void => {
+    pauses.push(what)
+    throw new Error('no freezer')
+  }
+  const { timing, runtime, faults, pools, use } = setUp({ min: 2, maxIdleMs: 3_600_000 }, { onPausing })
+  await use()
+  await timing.advance(60_000)
+  assert.deepEqual(pauses, ['pause'])
+  assert.equal(faults.length, 1)
+  assert.equal(runtime.live().length, 2)
+  await pools.close()
+})
+
+function paused(sandboxes: readonly FakeSandbox[]): boolean[] {
+  return sandboxes.map((sandbox) => sandbox.paused)
+}
 
 function languages(sandboxes: readonly FakeSandbox[]): (string | undefined)[] {
   return sandboxes.map((sandbox) => sandbox.spec.language)
 }
 
-test('one that dies while it waits is not given out, and is told of', async () => {
+test('a warm sandbox that dies is reported and not given out', async () => {
   const { timing, runtime, faults, pools, take, use } = setUp({ min: 1 })
   await use()
   const [dead] = runtime.live()
@@ -159,7 +296,7 @@ test('one that dies while it waits is not given out, and is told of', async () =
   await pools.close()
 })
 
-test('starts ahead that fail are told of and tried ever more seldom; calls go on by themselves', async () => {
+test('failed warm starts are reported and retried with backoff; a take still opens its own sandbox', async () => {
   let works = true
   const { timing, runtime, faults, pools, take, use } = setUp(
     { min: 1 },
@@ -189,7 +326,7 @@ test('starts ahead that fail are told of and tried ever more seldom; calls go on
   await pools.close()
 })
 
-test('who listens for faults and throws harms nothing', async () => {
+test('a fault listener that throws does not stop the pool', async () => {
   const timing = fakeTiming()
   const runtime = fakeRuntime({
     onOpen: (_, signal) => {
@@ -205,7 +342,7 @@ test('who listens for faults and throws harms nothing', async () => {
   await pools.close()
 })
 
-test('only what any call could use waits: no network, no session, nothing deterministic', async () => {
+test('the pool keeps no warm sandboxes with a network, a session or determinism', async () => {
   const { runtime, timing, use } = setUp({ min: 4 })
   await use({ ...spec, network: { allow: ['https://api.example.com'] } })
   await use({ ...spec, session: true })
@@ -214,7 +351,7 @@ test('only what any call could use waits: no network, no session, nothing determ
   assert.equal(runtime.opens, 3)
 })
 
-test('a sandbox waits only for its own sort: the same limits, the same language, as strict', async () => {
+test('a warm sandbox serves only a spec with the same limits, language and strictness', async () => {
   const { runtime, timing, pools, take, use } = setUp({ min: 1 })
   await use()
   const [waiting] = runtime.live()
@@ -234,7 +371,7 @@ test('a sandbox waits only for its own sort: the same limits, the same language,
   await pools.close()
 })
 
-test('ever new sorts make the old ones go, so that nobody fills the memory with them', async () => {
+test('new specs evict the least recently used pools, so the number of pools is bounded', async () => {
   const { runtime, pools, use } = setUp({ min: 1, maxTotal: 1_000, maxMemoryBytes: 1e12 })
   for (let count = 0; count < 100; count++) await use({ ...spec, limits: { ...defaultLimits, pids: count + 1 } })
   assert.equal(runtime.live().length, 64)
@@ -242,7 +379,7 @@ test('ever new sorts make the old ones go, so that nobody fills the memory with 
   assert.equal(runtime.live().length, 0)
 })
 
-test('closing waits for starts and ends that are under way, and nothing is started after it', async () => {
+test('closing the pools waits for starts in progress, and no warm sandbox starts afterwards', async () => {
   const gates: (() => void)[] = []
   const gate = (): Promise<void> =>
     new Promise((resolve) => {
@@ -270,7 +407,7 @@ test('closing waits for starts and ends that are under way, and nothing is start
   await (await take()).dispose()
 })
 
-test('without settings nothing waits', async () => {
+test('without settings the pools keep no warm sandboxes', async () => {
   const timing = fakeTiming()
   const runtime = fakeRuntime()
   const pools = createPools(undefined, timing, () => assert.fail())

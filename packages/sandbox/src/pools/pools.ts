@@ -1,15 +1,10 @@
 import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import type { Runtime, Sandbox, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
-import { type Capacity, createPool, type Pool, type PoolSettings } from './pool.ts'
-import { openSandbox } from './start.ts'
+import { type CapacityLimits, createCapacity, type Size } from './capacity.ts'
+import { createPool, openSandbox, type Pool, type PoolSettings, refillMs } from './pool.ts'
 import type { Timing } from './timing.ts'
 
-export interface PoolsSettings extends PoolSettings {
-  /** The most that wait, of all sorts together. */
-  readonly maxTotal: number
-  /** Memory of all that wait, by what each runtime says that one of its sandboxes holds. */
-  readonly maxMemoryBytes: number
-}
+export interface PoolsSettings extends PoolSettings, CapacityLimits {}
 
 export const defaultPools: PoolsSettings = {
   min: 0,
@@ -19,35 +14,40 @@ export const defaultPools: PoolsSettings = {
   maxIdleMs: 60_000,
 }
 
-/** Something that was to be started ahead and was not, or that did not last. */
+/** A warm sandbox that did not start, or ended before it was taken. */
 export interface PoolFault {
   readonly runtime: string
   readonly language?: string
   readonly error: unknown
 }
 
-/** A pool for each sort of sandbox: runtime, language and everything else that must be known when it starts. */
+/** One pool per sandbox spec: runtime, language and everything else that is fixed at the start. */
 export interface Pools {
-  /** How many sandboxes wait, of all sorts together. */
+  /** Number of warm sandboxes of all specs. */
   readonly waiting: number
-  /** One that waits, or a fresh one. Not everything can wait: see `canWait`. The caller disposes it. */
+  /** A warm sandbox, or a fresh one for a spec that cannot be shared (see `canWait`). The caller disposes it. */
   take(runtime: Runtime, spec: SandboxSpec, signal: AbortSignal): Promise<Sandbox>
-  /** Ends everything that waits and waits for the end of it. What was taken is not touched. */
+  /** Ends all warm sandboxes and waits for their end. Sandboxes that were taken are not affected. */
   close(): Promise<void>
 }
 
-/** Sorts beyond this number make that which was not used for longest go. */
+/** Most pools; above it the least recently used one is closed. */
 const mostPools = 64
-/** What a sandbox holds while it waits when its runtime does not say: a started Node. */
+/** A sandbox is ended for one that is worth more than this many times as much: pools with equal demand leave each other alone. */
+const worthTwice = 2
+/** Memory of a warm sandbox when its runtime reports none: a started Node. */
 const usualBytes = 50_331_648
 
-/** Without settings nothing waits, and each take opens. */
+const nothing: Size = { count: 0, bytes: 0 }
+
+/** Without settings no sandbox is kept warm, and each take opens a new one. `open` starts a sandbox. */
 export function createPools(
   settings: PoolsSettings | undefined,
   timing: Timing,
   onFault: (fault: PoolFault) => void,
+  open: typeof openSandbox = openSandbox,
 ): Pools {
-  /** The one that was used last is the last. */
+  /** In order of use, the most recent last. */
   const pools = new Map<string, Pool>()
   const work = new Set<Promise<void>>()
   const wakeTimer = createWakeTimer(timing, () => tendAll())
@@ -57,10 +57,26 @@ export function createPools(
     work.add(each)
     void each.finally(() => work.delete(each))
   }
-  const capacity = createCapacity(settings ?? defaultPools)
+  const capacity = createCapacity(settings ?? defaultPools, () => wakeTimer.wake(refillMs))
+  /** Whether space is being made for a pool, which those that need a sandbox less must not take meanwhile. */
+  let isReserved = false
+  /** Ends what is worth least, until that suffices; false, and nothing is ended, when it cannot suffice. */
+  const evict = (mayGo: (worth: number) => boolean, suffices: (freed: Size) => boolean): boolean => {
+    const chosen = leastWorth([...pools.values()], mayGo, suffices)
+    for (const pool of chosen ?? []) pool.evict()
+    return chosen !== undefined
+  }
   const tendAll = (): void => {
-    for (const [key, pool] of pools) {
-      const againMs = pool.tend()
+    for (const pool of pools.values()) pool.shrink()
+    // Measured sizes may exceed the estimates by which the sandboxes were started.
+    evict(
+      () => true,
+      (freed) => capacity.wouldFit(nothing, freed),
+    )
+    isReserved = false
+    const neediestFirst = [...pools].sort(([, one], [, other]) => other.worth(1) - one.worth(1))
+    for (const [key, pool] of neediestFirst) {
+      const againMs = pool.grow()
       if (againMs === undefined) pools.delete(key)
       else wakeTimer.wake(againMs)
     }
@@ -69,9 +85,15 @@ export function createPools(
     createPool({
       settings: settings ?? defaultPools,
       timing,
-      capacity,
+      take: (bytes) => (isReserved ? undefined : capacity.take(bytes)),
       bytes: runtime.idleBytes?.(spec) ?? usualBytes,
-      open: (signal) => openSandbox(runtime, spec, signal),
+      open: (signal) => open(runtime, spec, signal),
+      makeSpace: (bytes, worth) => {
+        isReserved ||= evict(
+          (other) => worth > other * worthTwice,
+          (freed) => capacity.wouldFit({ count: 1, bytes }, freed),
+        )
+      },
       wake: wakeTimer.wake,
       track,
       onFault: (error) => report(runtime, spec, error),
@@ -100,7 +122,7 @@ export function createPools(
       return [...pools.values()].reduce((sum, pool) => sum + pool.waiting, 0)
     },
     take: (runtime, spec, signal) =>
-      closed || !canWait(spec) ? openSandbox(runtime, spec, signal) : poolFor(runtime, spec).take(signal),
+      closed || !canWait(spec) ? open(runtime, spec, signal) : poolFor(runtime, spec).take(signal),
     async close() {
       closed = true
       wakeTimer.stop()
@@ -111,29 +133,36 @@ export function createPools(
   }
 }
 
-/** Whether one sandbox is as good as another, so that it can be there before the call that needs it. */
+/** Whether sandboxes of this spec are interchangeable, so that they can be started before a call. */
 function canWait({ network, session, deterministic, dial }: SandboxSpec): boolean {
   return network === 'none' && session !== true && deterministic === undefined && dial === undefined
 }
 
-/** Counts sandboxes that wait, and their bytes. */
-function createCapacity({ maxTotal, maxMemoryBytes }: PoolsSettings): Capacity {
-  let [count, held] = [0, 0]
-  return {
-    take(bytes) {
-      if (count >= maxTotal || held + bytes > maxMemoryBytes) return false
-      count += 1
-      held += bytes
-      return true
-    },
-    give(bytes) {
-      count -= 1
-      held -= bytes
-    },
+/**
+ * The pools whose last sandboxes are worth least, once for each sandbox, until ending them suffices; undefined when that is
+ * not to be had from those that may go. A sandbox of a pool is worth more the fewer it has.
+ */
+function leastWorth(
+  pools: readonly Pool[],
+  mayGo: (worth: number) => boolean,
+  suffices: (freed: Size) => boolean,
+): readonly Pool[] | undefined {
+  const chosen: Pool[] = []
+  let freed = nothing
+  while (!suffices(freed)) {
+    const [least] = pools
+      .map((pool) => ({ pool, gone: chosen.filter((one) => one === pool).length }))
+      .filter(({ pool, gone }) => pool.waiting > gone)
+      .map(({ pool, gone }) => ({ pool, gone, worth: pool.worth(-gone) }))
+      .sort((one, other) => one.worth - other.worth)
+    if (least === undefined || !mayGo(least.worth)) return undefined
+    chosen.push(least.pool)
+    freed = { count: freed.count + 1, bytes: freed.bytes + least.pool.bytesOf(least.pool.waiting - least.gone) }
   }
+  return chosen
 }
 
-/** One timer for all pools, set for the first of them that wants to be looked after. */
+/** One timer for all pools, set for the earliest that wants to be tended. */
 function createWakeTimer(timing: Timing, ring: () => void): { wake(ms: number): void; stop(): void } {
   let due = Number.POSITIVE_INFINITY
   let callOff: (() => void) | undefined

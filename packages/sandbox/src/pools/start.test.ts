@@ -3,13 +3,13 @@ import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { fakeRuntime, never, settled } from '../runtimes/fake.fixture.ts'
 import { defaultLimits } from '../selection/limits.ts'
-import { openSandbox, startThrice } from './start.ts'
+import { openSandbox, startThrice } from './pool.ts'
 import { systemTiming } from './timing.ts'
 
 const atOnce = (): number => 0
 const failed = (): ToolError => new ToolError('SANDBOX_INIT_FAILED', 'bwrap: no such file')
 
-test('a start that fails twice is tried a third time', async () => {
+test('a start that fails twice is attempted a third time', async () => {
   const work = async (attempt: number): Promise<string> => {
     if (attempt < 3) throw failed()
     return 'up'
@@ -17,7 +17,7 @@ test('a start that fails twice is tried a third time', async () => {
   assert.deepEqual(await startThrice('process', work, never, atOnce), { value: 'up', attempts: 3 })
 })
 
-test('after three failed starts the last failure is the cause, and the attempts are told', async () => {
+test('after three failed starts the last failure is the cause, and the number of attempts is reported', async () => {
   const failures: ToolError[] = []
   const work = async (): Promise<never> => {
     failures.push(failed())
@@ -32,7 +32,7 @@ test('after three failed starts the last failure is the cause, and the attempts 
   assert.equal(failures.length, 3)
 })
 
-test('what is not a failed start is not tried again', async () => {
+test('errors other than SANDBOX_INIT_FAILED are not retried', async () => {
   for (const thrown of [
     new ToolError('RUNTIME_UNAVAILABLE', 'no'),
     new ToolError('BACKEND_FAILED', 'no'),
@@ -48,7 +48,7 @@ test('what is not a failed start is not tried again', async () => {
   }
 })
 
-test('a signal ends the wait between two starts with its reason', async () => {
+test('an abort during the delay between starts rejects with the signal’s reason', async () => {
   const controller = new AbortController()
   const reason = new Error('gone')
   let calls = 0
@@ -64,7 +64,7 @@ test('a signal ends the wait between two starts with its reason', async () => {
   assert.equal(calls, 1)
 })
 
-test('a signal that comes with the last failed start is what counts', async () => {
+test('an abort during the last failed start rejects with the signal’s reason', async () => {
   const controller = new AbortController()
   const reason = new Error('gone')
   const work = async (attempt: number): Promise<never> => {
@@ -74,7 +74,7 @@ test('a signal that comes with the last failed start is what counts', async () =
   await assert.rejects(startThrice('process', work, controller.signal, atOnce), (error) => error === reason)
 })
 
-test('whatever a runtime throws when it opens is a failed start, but for the signal’s reason', async () => {
+test('any error that a runtime throws on open becomes SANDBOX_INIT_FAILED, except the signal’s reason', async () => {
   const spec = { limits: defaultLimits, network: 'none' } as const
   const broken = fakeRuntime({
     onOpen: () => {
@@ -89,7 +89,7 @@ test('whatever a runtime throws when it opens is a failed start, but for the sig
   await assert.rejects(openSandbox(broken, spec, AbortSignal.abort(reason)), (error) => error === reason)
 })
 
-test('what is put off does not keep the process alive, and can be called off', async () => {
+test('a systemTiming timer does not keep the process alive and can be cancelled', async () => {
   const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length
   const before = timers()
   const callOff = systemTiming.after(60_000, () => undefined)

@@ -1,12 +1,12 @@
-/** Time as pools, probes and sessions see it; injectable so that tests decide. */
+/** Time as pools, probes and sessions see it; injectable for tests. */
 export interface Timing {
-  /** Milliseconds that only grow. */
+  /** Monotonic milliseconds. */
   now(): number
-  /** Does work later, unless it is called off; does not keep the process alive. */
+  /** Schedules work, and returns a function that cancels it; does not keep the process alive. */
   after(ms: number, work: () => void): Cancel
 }
 
-/** Calls off what was to be done; harmless when it is done already. */
+/** Cancels the scheduled work; no effect when it has run. */
 export type Cancel = () => void
 
 /** The machine's clock. */

@@ -6,10 +6,10 @@ export const isRoot = process.getuid?.() === 0
 /** For tests that start real sandboxes. */
 export const real = { skip: existsSync('/usr/bin/bwrap') ? false : 'bubblewrap is not installed here' }
 
-/** For tests that need real control groups or uids of their own. */
+/** For tests that need real control groups or their own uids. */
 export const asRoot = { skip: isRoot ? false : 'only root has these' }
 
-/** An ordinary user that nobody is. */
+/** An unprivileged uid without an account. */
 export const outsider = 0x6fff_fff0
 
 export interface Started {
@@ -19,7 +19,7 @@ export interface Started {
   readonly uid?: number | undefined
 }
 
-/** Runs a program to its end as the launcher would, less control groups: as somebody else, with no environment. */
+/** Runs a program like the launcher, without control groups: under another uid, with an empty environment. */
 export function start({ argv: [program = '', ...args], seccompFile, uid }: Started): SpawnSyncReturns<string> {
   const filter = seccompFile === undefined ? undefined : openSync(seccompFile, 'r')
   try {

@@ -5,16 +5,16 @@ import { promisify } from 'node:util'
 import { ToolError } from '@gantry/contract'
 import { unreachable } from './file-access.ts'
 
-/** A bubblewrap that does what we need. */
+/** A usable bubblewrap. */
 export interface Bubblewrap {
   readonly path: string
   readonly version: string
 }
 
 export interface BubblewrapOptions {
-  /** Where it is; looked for on the PATH and in the usual folders when absent. */
+  /** Path of bubblewrap; searched on the PATH and in the usual folders when absent. */
   readonly path?: string
-  /** Whom it runs as when we are root; it never runs as root, which would make it no sandbox. */
+  /** The uid to run it as when this process is root; run as root it would be no sandbox. */
   readonly uid?: number
   readonly signal: AbortSignal
 }
@@ -27,7 +27,7 @@ const waitMs = 10_000
 const install =
   'Install bubblewrap 0.8 or newer: `apt-get install bubblewrap`, `dnf install bubblewrap` or `apk add bubblewrap`.'
 
-/** Finds bubblewrap and tries it; rejects with RUNTIME_UNAVAILABLE, with the reason and what to do. */
+/** Finds and tests bubblewrap; rejects with RUNTIME_UNAVAILABLE, the reason and a remedy. */
 export async function findBubblewrap(options: BubblewrapOptions): Promise<Bubblewrap> {
   const path = await find(options)
   if (path === undefined) throw unavailable('Bubblewrap is not installed.', install)
@@ -52,12 +52,12 @@ async function checkFile(path: string, { uid }: BubblewrapOptions): Promise<void
   if ((mode & 0o6000) !== 0) {
     throw unavailable(
       `${path} is setuid: it would hold more rights than the sandbox it makes.`,
-      `Turn that off (\`chmod u-s ${path}\`) and let the kernel give user namespaces to everybody.`,
+      `Turn that off (\`chmod u-s ${path}\`) and allow unprivileged user namespaces in the kernel.`,
     )
   }
   const closed = uid === undefined ? undefined : await unreachable(path, 'execute')
   if (closed !== undefined) {
-    throw unavailable(`${path} cannot be run by sandboxes, because ${closed} is closed to others.`, install)
+    throw unavailable(`${path} cannot be executed by sandboxes, because other users cannot access ${closed}.`, install)
   }
 }
 
@@ -67,14 +67,14 @@ async function versionOf(path: string, signal: AbortSignal): Promise<string> {
     throw unavailable(`${path} does not run.`, install, error)
   })
   const [version = '', major, minor] = /(\d+)\.(\d+)(?:\.\d+)?/.exec(stdout) ?? []
-  if (version === '') throw unavailable(`${path} does not tell its version.`, install)
+  if (version === '') throw unavailable(`${path} does not report its version.`, install)
   if (Number(major) === oldest[0] && Number(minor) < oldest[1]) {
     throw unavailable(`${path} is version ${version}, and 0.8 is needed.`, install)
   }
   return version
 }
 
-/** Makes the namespaces once, because no kernel setting says for sure whether they can be made. */
+/** Creates the namespaces once, because no kernel setting reliably tells whether they can be created. */
 async function tryOut(path: string, { uid, signal }: BubblewrapOptions): Promise<void> {
   const args = ['--unshare-all', '--unshare-user', '--disable-userns', '--as-pid-1', '--ro-bind', '/', '/']
   const who = uid === undefined ? {} : { uid, gid: uid }
@@ -87,7 +87,7 @@ async function tryOut(path: string, { uid, signal }: BubblewrapOptions): Promise
   }
 }
 
-/** Settings of the kernel that keep ordinary users from making namespaces, and what they should be. */
+/** Kernel settings that prevent unprivileged users from creating namespaces, with their remedies. */
 const settings = [
   { file: '/proc/sys/user/max_user_namespaces', bad: '0', remedy: 'sysctl -w user.max_user_namespaces=16384' },
   {
@@ -103,7 +103,7 @@ const settings = [
   },
 ]
 
-/** Why bubblewrap could not make a sandbox, from what it wrote and what the kernel is set to. */
+/** Explains why bubblewrap failed, from its stderr and the kernel settings. */
 export async function explain(stderr: string, cause?: unknown, setting = readSetting): Promise<ToolError> {
   const said = stderr.trim().split('\n').at(-1)?.slice(0, 300) ?? ''
   for (const { file, bad, remedy } of settings) {
@@ -121,7 +121,7 @@ export async function explain(stderr: string, cause?: unknown, setting = readSet
   if (/namespace|unshare|clone|uid map|permitted/i.test(said)) {
     const remedy =
       'Inside a container, allow them: `--security-opt seccomp=unconfined --security-opt apparmor=unconfined` with Docker.'
-    return unavailable('User namespaces cannot be made here.', remedy, cause)
+    return unavailable('The kernel refuses to create user namespaces.', remedy, cause)
   }
   return unavailable(said === '' ? 'Bubblewrap failed.' : `Bubblewrap failed: ${said}`, 'Run `gantry doctor`.', cause)
 }
@@ -131,7 +131,7 @@ async function readSetting(file: string): Promise<string> {
   return text.trim()
 }
 
-/** What a runtime that is not there is: the reason and the remedy, apart and together. */
+/** An unavailable runtime: reason and remedy in the details, and both in the message. */
 export function unavailable(reason: string, remedy: string, cause?: unknown): ToolError {
   return new ToolError('RUNTIME_UNAVAILABLE', `${reason} ${remedy}`, {
     details: { reason, remedy },
@@ -140,7 +140,7 @@ export function unavailable(reason: string, remedy: string, cause?: unknown): To
   })
 }
 
-/** What differs from one sandbox to the next. */
+/** The parameters of one sandbox. */
 interface BubblewrapArguments {
   /** The path of bubblewrap. */
   readonly program: string
@@ -151,12 +151,12 @@ interface BubblewrapArguments {
   readonly egressFolder?: string
 }
 
-/** Descriptor of the compiled filter; the launcher opens it. */
+/** Descriptor of the compiled filter, which the launcher opens. */
 const seccompDescriptor = 9
 
 /**
- * The whole command: every namespace new, no user namespace inside, a session of its own, one sized folder to write in,
- * and the init as its first process.
+ * The complete command: all namespaces new, no user namespaces inside, its own session, one writable folder of limited
+ * size, and the init as process 1.
  */
 export function bubblewrapArguments(options: BubblewrapArguments): [string, ...string[]] {
   const { program, system, diskBytes, egressFolder } = options

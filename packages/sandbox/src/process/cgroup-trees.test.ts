@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { readLayout } from './cgroup-trees.ts'
 
-test('version 1 and hybrid: each controller where it is mounted, the second hierarchy beside them', () => {
+test('cgroup v1 and hybrid: readLayout finds each controller at its mount point, and the v2 hierarchy beside them', () => {
   const cgroup = '9:name=systemd:/\n8:pids:/\n4:memory:/process/b0\n2:cpuacct,cpu:/\n0::/\n'
   const mountinfo = [
     '31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw',
@@ -24,14 +24,14 @@ test('version 1 and hybrid: each controller where it is mounted, the second hier
   )
 })
 
-test('version 2: the group of a service, or of a session, below the one mount', () => {
+test('cgroup v2: readLayout finds the group of a systemd service below the single mount', () => {
   const mountinfo = '30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n'
   assert.deepEqual(readLayout('0::/system.slice/gantry.service\n', mountinfo), [
     { version: 2, controllers: [], folder: '/sys/fs/cgroup/system.slice/gantry.service' },
   ])
 })
 
-test('a container that sees its part of a hierarchy, and one that is in a group which it does not see', () => {
+test('readLayout resolves a group below a container mount and drops a group outside of it', () => {
   const mountinfo = '30 23 0:26 /docker/abc /sys/fs/cgroup/mem\\040ory rw - cgroup cgroup rw,memory\n'
   const [seen] = readLayout('4:memory:/docker/abc/inner\n', mountinfo)
   assert.equal(seen?.folder, '/sys/fs/cgroup/mem ory/inner')
@@ -40,7 +40,7 @@ test('a container that sees its part of a hierarchy, and one that is in a group 
   assert.deepEqual(readLayout('4:memory:/\n', mountinfo), [])
 })
 
-test('text that is no layout gives none', () => {
+test('readLayout returns no trees for text that it cannot parse', () => {
   assert.deepEqual(readLayout('', ''), [])
   assert.deepEqual(readLayout('nonsense\n::\n', 'a - b\n - \n1 2 3\n'), [])
 })

@@ -3,18 +3,18 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { codeOf, isAbsent } from '@gantry/core/internal/files/private-file'
 
-/** One hierarchy of control groups, and where in it this process is. */
+/** One cgroup hierarchy and the position of this process in it. */
 export interface CgroupTree {
   readonly version: 1 | 2
-  /** What is counted and limited here; for version 2 what is really there is read from the group itself. */
+  /** Controllers of this hierarchy; for cgroup v2 they are read from the group itself. */
   readonly controllers: readonly string[]
-  /** The group that this process is in, as a folder. */
+  /** The folder of the group that contains this process. */
   readonly folder: string
 }
 
 /**
- * The hierarchies that are mounted here and hold this process, from the text of `/proc/self/cgroup` and
- * `/proc/self/mountinfo`: version 1 trees by controller, one version 2 tree, or, in the hybrid layout, both.
+ * The mounted hierarchies that contain this process, from the text of `/proc/self/cgroup` and `/proc/self/mountinfo`:
+ * cgroup v1 trees by controller, one v2 tree, or both in the hybrid layout.
  */
 export function readLayout(cgroup: string, mountinfo: string): CgroupTree[] {
   const memberships = cgroup.split('\n').flatMap(membershipOf)
@@ -28,7 +28,7 @@ export function readLayout(cgroup: string, mountinfo: string): CgroupTree[] {
 }
 
 interface Membership {
-  /** Empty for version 2. */
+  /** Empty for cgroup v2. */
   readonly controllers: readonly string[]
   readonly path: string
 }
@@ -36,7 +36,7 @@ interface Membership {
 interface Mount {
   readonly version: 1 | 2
   readonly controllers: readonly string[]
-  /** Which group of the hierarchy is seen at the mount point. */
+  /** The group of the hierarchy that is visible at the mount point. */
   readonly root: string
   readonly point: string
 }
@@ -63,36 +63,36 @@ function isIn(mount: Mount, { controllers }: Membership): boolean {
   return controllers.some((controller) => mount.controllers.includes(controller))
 }
 
-/** A container may see only its part of a hierarchy, mounted as if it were the whole. */
+/** A container may see only its part of a hierarchy, mounted as if it were the root. */
 function folderOf({ root, point }: Mount, path: string): string | undefined {
   if (root === '/') return path === '/' ? point : `${point}${path}`
   if (path === root) return point
   return path.startsWith(`${root}/`) ? `${point}${path.slice(root.length)}` : undefined
 }
 
-/** The kernel writes spaces, tabs, newlines and backslashes of paths in octal. */
+/** The kernel escapes spaces, tabs, newlines and backslashes in paths as octal. */
 function unescaped(text: string): string {
   return text.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)))
 }
 
-/** Controllers that hold a limit or count for one. */
+/** Controllers that enforce or measure a limit. */
 export const usedControllers = ['memory', 'pids', 'cpu', 'cpuacct'] as const
 
 export type Controller = (typeof usedControllers)[number]
 
-/** A hierarchy in which this process has a group of its own to put sandboxes in. */
+/** A hierarchy in which this process has its own group for sandboxes. */
 export interface OpenTree {
   readonly version: 1 | 2
   readonly controllers: readonly Controller[]
-  /** The group above the groups of the sandboxes. */
+  /** The parent of the groups of the sandboxes. */
   readonly parent: string
-  /** Why it has no controllers, in a sentence. */
+  /** Why it has no controllers, as a sentence. */
   readonly lacks?: string
-  /** Puts back what was changed outside of `parent`; called after that is removed. */
+  /** Reverts changes outside of `parent`; called after `parent` is removed. */
   restore(): Promise<void>
 }
 
-/** Makes a group for this process under the one it is in; rejects with what the system says when it may not. */
+/** Creates a group for this process below its own; rejects with the system error when that is not permitted. */
 export async function openTree(files: CgroupFiles, tree: CgroupTree, name: string): Promise<OpenTree> {
   return tree.version === 1 ? openFirst(files, tree, name) : openSecond(files, tree, name)
 }
@@ -104,8 +104,8 @@ async function openFirst(files: CgroupFiles, { controllers, folder }: CgroupTree
 }
 
 /**
- * In version 2 a group that has processes gives no controllers to the groups below it, the root excepted. So, where
- * this process is alone in its group, it moves into a group beside those of its sandboxes, and back at the end.
+ * In cgroup v2 a group with processes, except the root, cannot enable controllers for its children. So a process that
+ * is alone in its group moves to a child group beside those of its sandboxes, and back at the end.
  */
 async function openSecond(files: CgroupFiles, { folder }: CgroupTree, name: string): Promise<OpenTree> {
   const offered = used(words(await files.read(join(folder, 'cgroup.controllers'))))
@@ -120,13 +120,13 @@ async function openSecond(files: CgroupFiles, { folder }: CgroupTree, name: stri
       await files.remove(parent)
       throw error
     }
-    const lacks = `The control group ${folder} holds other processes too, so it can limit none below it.`
-    // Without controllers the group still kills everything at once, and counts processor time.
+    const lacks = `The control group ${folder} contains other processes, so it cannot enable controllers for its children.`
+    // Without controllers the group still supports cgroup.kill and measures CPU time.
     return { version: 2, controllers: [], parent, lacks, restore: async () => undefined }
   }
 }
 
-/** Gives controllers to the groups below; resolves to what undoes the move that this took. */
+/** Enables controllers for the child groups; resolves to a function that reverts the move. */
 async function handDown(
   files: CgroupFiles,
   folder: string,
@@ -179,8 +179,8 @@ const mostRounds = 200
 const roundMs = 10
 
 /**
- * Kills everything in a group and below, and removes the groups. Tolerates others that do the same at the same time.
- * Resolves to whether the group is gone; it is not when a process does not die within about two seconds.
+ * Kills everything in a group and below, and removes the groups. Safe to run concurrently with other janitors.
+ * Resolves to whether the group is removed; false when a process does not die within about two seconds.
  */
 export async function removeCgroup(files: CgroupFiles, folder: string): Promise<boolean> {
   for (let round = 0; round < mostRounds; round += 1) {
@@ -193,7 +193,7 @@ export async function removeCgroup(files: CgroupFiles, folder: string): Promise<
   return false
 }
 
-/** The group and all groups below it, the deepest first; none when it does not exist. */
+/** The group and all groups below it, deepest first; empty when it does not exist. */
 async function below(files: CgroupFiles, folder: string): Promise<string[]> {
   const names = await files.groups(folder).catch((error: unknown) => {
     if (gone(error)) return undefined
@@ -222,21 +222,21 @@ function harmless(error: unknown): void {
   if (!gone(error) && codeOf(error) !== 'EBUSY' && codeOf(error) !== 'ENOTEMPTY') throw error
 }
 
-/** A group that is being removed answers ENODEV. */
+/** Operations on a group that is being removed fail with ENODEV. */
 function gone(error: unknown): boolean {
   return isAbsent(error) || codeOf(error) === 'ENODEV'
 }
 
-/** What is done with the files of control groups; a test puts a tree with the kernel's rules in its place. */
+/** File operations on control groups; tests replace them with a simulated kernel. */
 export interface CgroupFiles {
   /** Whether the file exists, which shows what the kernel supports. */
   has(path: string): Promise<boolean>
   read(path: string): Promise<string>
   write(path: string, text: string): Promise<void>
   make(folder: string): Promise<void>
-  /** Rejects with EBUSY while processes or groups are in it. */
+  /** Rejects with EBUSY while it contains processes or groups. */
   remove(folder: string): Promise<void>
-  /** The names of the groups right below a group. */
+  /** The names of the direct child groups. */
   groups(folder: string): Promise<string[]>
 }
 

@@ -7,7 +7,7 @@ interface Group {
   readonly written: Map<string, string>
 }
 
-/** What a group has by its controllers; all of them exist only from Linux 5.19 on. */
+/** The files of a group by controller; all of them exist only from Linux 5.19 on. */
 const filesOf: { readonly [controller: string]: readonly string[] } = {
   memory: ['memory.max', 'memory.swap.max', 'memory.oom.group', 'memory.peak', 'memory.events'],
   pids: ['pids.max', 'pids.events'],
@@ -16,8 +16,8 @@ const filesOf: { readonly [controller: string]: readonly string[] } = {
 const always = ['cgroup.controllers', 'cgroup.subtree_control', 'cgroup.procs', 'cgroup.kill', 'cpu.stat']
 
 /**
- * A version 2 hierarchy in memory, with the rules of the kernel that matter: controllers are handed down only by groups
- * without processes, processes join only groups that hand down none, and only empty groups are removed.
+ * A simulated cgroup v2 hierarchy with the relevant rules of the kernel: only groups without processes enable controllers
+ * for their children, processes join only groups that enable none, and only empty groups are removed.
  */
 export function secondKernel(mount: string, own: string, pids: readonly number[], offered: readonly string[]) {
   const groups = new Map<string, Group>([

@@ -47,18 +47,22 @@ async function withCgroups(work: (cgroups: Cgroups) => Promise<void>): Promise<v
   }
 }
 
-test('the kernel holds memory, processes and processor time of a sandbox, and says by what', asRoot, async () => {
-  await withCgroups(async ({ enforced, parents, missing }) => {
-    assert.deepEqual(missing, [])
-    assert.match(enforced.memoryBytes ?? '', /^cgroup v[12] memory$/)
-    assert.match(enforced.pids ?? '', /^cgroup v[12] pids$/)
-    assert.match(enforced.cpuMs ?? '', /^cgroup v(1 cpuacct|2 cpu\.stat)$/)
-    for (const parent of parents) assert.match(basename(parent), new RegExp(`^gantry-${process.pid}-`))
-  })
-})
+test(
+  'as root, control groups enforce memory, pids and CPU time, and each enforced limit names its controller',
+  asRoot,
+  async () => {
+    await withCgroups(async ({ enforced, parents, missing }) => {
+      assert.deepEqual(missing, [])
+      assert.match(enforced.memoryBytes ?? '', /^cgroup v[12] memory$/)
+      assert.match(enforced.pids ?? '', /^cgroup v[12] pids$/)
+      assert.match(enforced.cpuMs ?? '', /^cgroup v(1 cpuacct|2 cpu\.stat)$/)
+      for (const parent of parents) assert.match(basename(parent), new RegExp(`^gantry-${process.pid}-`))
+    })
+  },
+)
 
 test(
-  'a program that takes too much memory is killed and counted; the same within the limit ends well',
+  'the kernel kills a program above the memory limit and reports it; a program within the limit exits with 0',
   asRoot,
   async () => {
     const fill = (megabytes: number): string[] => ['/usr/bin/python3', '-c', `x = b'1' * ${megabytes} * 1048576`]
@@ -75,7 +79,7 @@ test(
 )
 
 test(
-  'one process too many is refused and counted; as many as allowed, besides init and bubblewrap, are not',
+  'the fork above the pids limit fails and is reported; the limit does not count init and bubblewrap',
   asRoot,
   async () => {
     const fork = (count: number): string[] => [
@@ -93,7 +97,7 @@ test(
   },
 )
 
-test('processor time is counted to the limit, and no sandbox has more than one processor', asRoot, async () => {
+test('CPU time above the limit is reported, and the CPU quota of a sandbox is one processor', asRoot, async () => {
   await withCgroups(async (cgroups) => {
     const plan = cgroups.plan('spin', limits)
     const spin = 'import time\nwhile time.process_time() < 0.7: pass'
@@ -107,19 +111,23 @@ test('processor time is counted to the limit, and no sandbox has more than one p
   })
 })
 
-test('closing kills what is left in every group, also what ignores signals and left its session', asRoot, async () => {
-  const cgroups = await createCgroups({ owner: ownName() })
-  const plan = cgroups.plan('left', limits)
-  const child = launch(plan, '/bin/sh', '-c', 'trap "" TERM HUP; (setsid sh -c "echo up; sleep 60" &) ; sleep 60')
-  assert.ok(child.stdout)
-  await once(child.stdout, 'data')
-  const exit = once(child, 'exit')
-  await cgroups.close()
-  assert.deepEqual(await exit, [null, 'SIGKILL'])
-  for (const folder of [...plan.folders, ...cgroups.parents]) assert.ok(!existsSync(folder), folder)
-})
+test(
+  'closing kills every process in the groups, including those that ignore signals or left their session',
+  asRoot,
+  async () => {
+    const cgroups = await createCgroups({ owner: ownName() })
+    const plan = cgroups.plan('left', limits)
+    const child = launch(plan, '/bin/sh', '-c', 'trap "" TERM HUP; (setsid sh -c "echo up; sleep 60" &) ; sleep 60')
+    assert.ok(child.stdout)
+    await once(child.stdout, 'data')
+    const exit = once(child, 'exit')
+    await cgroups.close()
+    assert.deepEqual(await exit, [null, 'SIGKILL'])
+    for (const folder of [...plan.folders, ...cgroups.parents]) assert.ok(!existsSync(folder), folder)
+  },
+)
 
-test('what may not be made is told, not thrown', async () => {
+test('control groups that cannot be created are reported as missing, not thrown', async () => {
   const { files, layout } = secondKernel('/cg', '/cg/app', [process.pid], ['memory', 'pids', 'cpu'])
   const closed = {
     ...files,
@@ -127,7 +135,7 @@ test('what may not be made is told, not thrown', async () => {
   }
   const cgroups = await createCgroups({ owner: ownName(), files: closed, layout })
   assert.deepEqual(cgroups.enforced, {})
-  assert.deepEqual(cgroups.missing, ['cgroup v2: no group can be made in /cg/app (EACCES).'])
+  assert.deepEqual(cgroups.missing, ['cgroup v2: no group can be created in /cg/app (EACCES).'])
   assert.deepEqual(cgroups.plan('a', limits), {
     folders: [],
     parents: [],
@@ -138,7 +146,7 @@ test('what may not be made is told, not thrown', async () => {
   await cgroups.close()
 })
 
-test('version 2, on a made-up kernel: alone in its group, a process moves aside, and back at the end', async () => {
+test('cgroup v2, simulated: a process alone in its group moves to a child group and returns when closed', async () => {
   const kernel = secondKernel('/cg', '/cg/app', [process.pid], ['memory', 'pids', 'cpu', 'io'])
   const owner = ownName()
   const cgroups = await createCgroups({ owner, files: kernel.files, layout: kernel.layout })
@@ -174,12 +182,12 @@ test('version 2, on a made-up kernel: alone in its group, a process moves aside,
   assert.deepEqual(kernel.pidsIn('/cg/app'), [process.pid])
 })
 
-test('version 2, on a made-up kernel: beside other processes there are no limits, and the reason is told', async () => {
+test('cgroup v2, simulated: a group with other processes enforces no memory or pids limit, and the reason is reported', async () => {
   const kernel = secondKernel('/cg', '/cg/app', [process.pid, 1], ['memory', 'pids', 'cpu'])
   const cgroups = await createCgroups({ owner: ownName(), files: kernel.files, layout: kernel.layout })
   assert.deepEqual(cgroups.enforced, { cpuMs: 'cgroup v2 cpu.stat' })
   assert.deepEqual(cgroups.missing, [
-    'The control group /cg/app holds other processes too, so it can limit none below it.',
+    'The control group /cg/app contains other processes, so it cannot enable controllers for its children.',
   ])
   assert.deepEqual(kernel.pidsIn('/cg/app'), [process.pid, 1])
   assert.match(cgroups.plan('one', limits).killFile ?? '', /\/one\/cgroup\.kill$/)
@@ -187,20 +195,23 @@ test('version 2, on a made-up kernel: beside other processes there are no limits
   assert.deepEqual(kernel.groups(), ['/cg', '/cg/app'])
 })
 
-test('version 2, on a made-up kernel: a group that was given no controllers says so', async () => {
+test('cgroup v2, simulated: controllers that are not delegated to the group are reported as missing', async () => {
   const kernel = secondKernel('/cg', '/cg/app', [], ['cpu'])
   const cgroups = await createCgroups({ owner: ownName(), files: kernel.files, layout: kernel.layout })
-  assert.deepEqual(cgroups.missing, ['No control group here offers memory.', 'No control group here offers pids.'])
+  assert.deepEqual(cgroups.missing, [
+    'No control group of this process has the controller memory.',
+    'No control group of this process has the controller pids.',
+  ])
   await cgroups.close()
 })
 
-test('a process that moved aside before finds the group it came from', async () => {
+test('ownTrees returns the original group of a process that moved to its child group', async () => {
   const mountinfo = '30 23 0:26 / /cg rw - cgroup2 cgroup2 rw\n'
   const [tree] = await ownTrees({ cgroup: `0::/app/gantry-${ownName()}-self\n`, mountinfo })
   assert.equal(tree?.folder, '/cg/app')
 })
 
-test('the groups are announced before any is made', asRoot, async () => {
+test('createCgroups announces the groups before it creates one', asRoot, async () => {
   const seen: boolean[] = []
   const announce = async (folders: readonly string[]): Promise<void> => {
     seen.push(...folders.map((folder) => existsSync(folder)))

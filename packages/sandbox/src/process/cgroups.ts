@@ -15,21 +15,21 @@ import {
   usedControllers,
 } from './cgroup-trees.ts'
 
-/** What one controller adds to the plan of one sandbox. */
+/** The contribution of one controller to the plan of one sandbox. */
 type CgroupShare = Pick<CgroupPlan, 'settings' | 'figures' | 'watches'>
 
-/** Files that are not on every kernel, by name, as far as they are here. */
+/** The optional kernel files that exist here, by name. */
 type Present = ReadonlySet<string>
 
-/** One controller of one tree, with the kernel's optional files that it has here. */
+/** One controller of one tree, with the optional kernel files that exist here. */
 interface Held {
   readonly tree: OpenTree
-  /** `cpu.stat` stands for processor time, which version 2 counts in every group. */
+  /** `cpu.stat` stands for CPU time, which cgroup v2 measures in every group. */
   readonly controller: Controller | 'cpu.stat'
   readonly present: Present
 }
 
-/** The init inside and bubblewrap, which waits for it outside, are in the group too. */
+/** The init and bubblewrap, which are in the group too. */
 const ownProcesses = 2
 const periodUs = 100_000
 
@@ -41,7 +41,7 @@ async function presentIn(files: CgroupFiles, parent: string): Promise<Present> {
   return new Set(optional.filter((_, index) => found[index]))
 }
 
-/** The share of a controller in the plan for the group `folder`. */
+/** The part of a controller in the plan of the group `folder`. */
 function shareOf(held: Held, folder: string, limits: SandboxLimits, processors: number): CgroupShare {
   const { controller, tree, present } = held
   const at = (name: string): string => join(folder, name)
@@ -68,7 +68,7 @@ function timeShare(source: { file: string; key?: string }, name: string, atLeast
   return { settings: [], figures: { [name]: source }, watches: [{ limit: 'cpuMs', ...source, atLeast }] }
 }
 
-/** How many processors a sandbox has at most at a time; how long is another matter. */
+/** The CPU quota: processors at a time. The CPU time limit is separate. */
 function quotaShare(at: At, version: 1 | 2, processors: number): CgroupShare {
   const quotaUs = Math.round(processors * periodUs)
   const settings: CgroupShare['settings'] =
@@ -86,17 +86,17 @@ function memoryFirst(at: At, present: Present, { memoryBytes }: SandboxLimits): 
   return {
     settings: [
       [at('memory.limit_in_bytes'), bytes],
-      // The limit of memory and swap together may not be under that of memory alone, hence the order.
+      // memory.memsw must not be below the memory limit, hence the order.
       present.has('memory.memsw.limit_in_bytes')
         ? [at('memory.memsw.limit_in_bytes'), bytes]
         : [at('memory.swappiness'), '0'],
-      // Buffers of sockets count for nothing here unless they have a limit of their own.
+      // Socket buffers are not counted unless they have their own limit.
       ...(present.has(tcpLimit) ? [[at(tcpLimit), String(Math.ceil(memoryBytes / 4))] as const] : []),
     ],
     figures: { memoryPeakBytes: { file: at('memory.max_usage_in_bytes') } },
     watches: [
       { limit: 'memoryBytes', file: at('memory.oom_control'), key: 'oom_kill', atLeast: 1 },
-      // That limit is soft: each socket gets its least buffer all the same, so that reaching it ends the run.
+      // The TCP limit is soft: each socket still gets its minimum buffer, so reaching the limit ends the run.
       ...(present.has(tcpLimit)
         ? [{ limit: 'memoryBytes', file: at('memory.kmem.tcp.failcnt'), atLeast: 1 } as const]
         : []),
@@ -115,37 +115,37 @@ function memorySecond(at: At, present: Present, { memoryBytes }: SandboxLimits):
   }
 }
 
-/** The control groups that this process may make for its sandboxes; none at all is a state, not an error. */
+/** The control groups that this process may create for its sandboxes. Having none is a valid state, not an error. */
 export interface Cgroups {
-  /** By what a limit is held, `cgroup v1 memory`; a limit that is absent is not held by the kernel. */
+  /** The mechanism of each enforced limit, such as `cgroup v1 memory`; an absent limit is not enforced by the kernel. */
   readonly enforced: { readonly [Limit in SandboxLimit]?: string }
-  /** Why something is not held, a sentence each. */
+  /** Why a limit is not enforced, one sentence each. */
   readonly missing: readonly string[]
-  /** The groups above those of the sandboxes, one in each hierarchy. */
+  /** The parent groups of the sandboxes, one in each hierarchy. */
   readonly parents: readonly string[]
   plan(id: string, limits: SandboxLimits): CgroupPlan
-  /** Kills what is left in any group and removes them all. */
+  /** Kills everything in the groups and removes them. */
   close(): Promise<void>
 }
 
 interface CgroupsOptions {
-  /** Whose groups these are; see `ownName`. */
+  /** The owner name of the groups; see `ownName`. */
   readonly owner: string
-  /** How many processors a sandbox may use at a time; one when absent. */
+  /** Processors that a sandbox may use at a time; 1 when absent. */
   readonly processors?: number
-  /** Called with the groups before any is made, so that a janitor can find them. */
+  /** Called with the groups before they are created, so that a janitor can find them. */
   readonly announce?: (folders: readonly string[]) => Promise<void>
   readonly files?: CgroupFiles
   /** Texts of `/proc/self/cgroup` and `/proc/self/mountinfo`. */
   readonly layout?: { readonly cgroup: string; readonly mountinfo: string }
 }
 
-/** The name of the groups that belong to a process. */
+/** The name of the groups of an owner. */
 export function groupName(owner: string): string {
   return `gantry-${owner}`
 }
 
-/** The group of this process in every hierarchy that could be used; the one above where it moved aside (see openTree). */
+/** The group of this process in every usable hierarchy; the parent of the child group it moved to (see openTree). */
 export async function ownTrees(layout: CgroupsOptions['layout']): Promise<CgroupTree[]> {
   const { cgroup, mountinfo } = layout ?? {
     cgroup: await readFile('/proc/self/cgroup', 'utf8'),
@@ -161,11 +161,11 @@ function isAside(folder: string): boolean {
   return name.startsWith('gantry-') && name.endsWith('-self')
 }
 
-/** What helps where something is missing. */
+/** The remedy for missing controllers. */
 export const cgroupRemedy =
-  'Run as root, or start in a control group that is given away whole: `systemd-run --user --scope -p Delegate=yes …`.'
+  'Run as root, or start in a control group that is delegated to this process: `systemd-run --user --scope -p Delegate=yes …`.'
 
-/** Finds out what may be made here, by making it; never rejects because something may not. */
+/** Detects by trial which control groups can be created; never rejects because one cannot. */
 export async function createCgroups(options: CgroupsOptions): Promise<Cgroups> {
   const { owner, processors = 1, files = kernelFiles } = options
   const trees = await ownTrees(options.layout)
@@ -207,7 +207,7 @@ export async function createCgroups(options: CgroupsOptions): Promise<Cgroups> {
   }
 }
 
-/** Which controllers do what is asked of them: each is tried on a group that is then removed. */
+/** Tests each controller on a group that is then removed, and returns those that work. */
 async function heldBy(
   files: CgroupFiles,
   opened: readonly OpenTree[],
@@ -269,12 +269,12 @@ function nameOf({ tree, controller }: Held): string {
 
 function unopened({ version, controllers, folder }: CgroupTree, error: unknown): string {
   const what = version === 1 ? `cgroup v1 ${controllers.join(',')}` : 'cgroup v2'
-  return `${what}: no group can be made in ${folder} (${codeOf(error) ?? 'unknown error'}).`
+  return `${what}: no group can be created in ${folder} (${codeOf(error) ?? 'unknown error'}).`
 }
 
 /** A controller that is not offered causes no error, so its absence is reported here. */
 function unheld(held: readonly Held[], missing: readonly string[]): string[] {
   if (missing.length > 0) return []
   const absent = (['memory', 'pids'] as const).filter((name) => !held.some(({ controller }) => controller === name))
-  return absent.map((name) => `No control group here offers ${name}.`)
+  return absent.map((name) => `No control group of this process has the controller ${name}.`)
 }

@@ -2,19 +2,27 @@ import { chmod, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { rootCertificates } from 'node:tls'
 
-/** Where the egress proxy is inside a sandbox: its socket, and the loopback port that is relayed to it. */
+/** The egress proxy as seen inside a sandbox: its socket, and the loopback port that is relayed to it. */
 export const egressInside = { socket: '/gantry/egress/proxy.sock', port: 3_128 } as const
 
-/** Certificates beside the socket: the sandbox's own authority, and that with all others. */
+/** Certificate files beside the socket: the sandbox's own CA, and the bundle with all others. */
 const certificateFiles = { own: 'authority.pem', all: 'certificates.pem' } as const
 
-/** What programs and libraries read instead of the system's certificates. Node takes its own beside those it brings. */
+/** Variables that programs and libraries read instead of the system's bundle. Node adds its file to its built-in CAs. */
 const certificateVariables = [
-  ...['SSL_CERT_FILE', 'REQUESTS_CA_BUNDLE', 'CURL_CA_BUNDLE', 'GIT_SSL_CAINFO', 'PIP_CERT', 'AWS_CA_BUNDLE'],
-  ...['CARGO_HTTP_CAINFO', 'NPM_CONFIG_CAFILE', 'GRPC_DEFAULT_SSL_ROOTS_FILE_PATH', 'HTTPLIB2_CA_CERTS'],
+  'SSL_CERT_FILE',
+  'REQUESTS_CA_BUNDLE',
+  'CURL_CA_BUNDLE',
+  'GIT_SSL_CAINFO',
+  'PIP_CERT',
+  'AWS_CA_BUNDLE',
+  'CARGO_HTTP_CAINFO',
+  'NPM_CONFIG_CAFILE',
+  'GRPC_DEFAULT_SSL_ROOTS_FILE_PATH',
+  'HTTPLIB2_CA_CERTS',
 ]
 
-/** Where systems keep all certificates that they trust. */
+/** Paths of the system's CA bundle. */
 const systemBundles = [
   'etc/ssl/certs/ca-certificates.crt',
   'etc/pki/tls/certs/ca-bundle.crt',
@@ -22,14 +30,14 @@ const systemBundles = [
   'etc/ssl/cert.pem',
 ]
 
-/** What makes programs trust the sandbox's own authority. */
+/** The environment that makes programs trust the sandbox's own CA. */
 export function certificateEnvironment(): { readonly [name: string]: string } {
   const all = `/gantry/egress/${certificateFiles.all}`
   const named = Object.fromEntries(certificateVariables.map((name) => [name, all]))
   return { ...named, NODE_EXTRA_CA_CERTS: `/gantry/egress/${certificateFiles.own}` }
 }
 
-/** Writes an authority's certificate into the folder of a sandbox, beside the socket; its key stays with us. */
+/** Writes the CA certificate beside the socket in the sandbox's folder; the key stays in this process. */
 export async function writeCertificates(folder: string, certificate: string, rootfs = '/'): Promise<void> {
   const files = {
     [certificateFiles.own]: certificate,
@@ -41,7 +49,7 @@ export async function writeCertificates(folder: string, certificate: string, roo
   }
 }
 
-/** The certificates that the system of a sandbox trusts, or, where it keeps none, those that Node does. */
+/** The CA bundle of the sandbox's system, or that of Node when there is none. */
 async function bundleOf(rootfs: string): Promise<string> {
   for (const path of systemBundles) {
     const text = await readFile(join(rootfs, path), 'latin1').catch(() => '')
@@ -53,8 +61,8 @@ async function bundleOf(rootfs: string): Promise<string> {
 const loopback = /^https?:\/\/(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?::|\/|$)/i
 
 /**
- * Environment that makes programs use the egress proxy. In both cases, because half of them read lower case only. The
- * loopback is excepted, so that a program reaches what it serves itself, unless that of the host is what may be reached.
+ * Environment that makes programs use the egress proxy. In upper and lower case, because many programs read only lower
+ * case. The loopback is excluded, so that a program reaches its own servers, unless the host's loopback is an allowed origin.
  */
 export function egressEnvironment(allow: readonly string[]): { readonly [name: string]: string } {
   const proxy = `http://127.0.0.1:${egressInside.port}`

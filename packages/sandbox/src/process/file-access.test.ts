@@ -12,7 +12,7 @@ function folderFor(t: TestContext): string {
   return folder
 }
 
-test('every part of a path counts, along links too', async (t) => {
+test('unreachable checks every component of a path, through symbolic links too', async (t) => {
   const folder = folderFor(t)
   mkdirSync(join(folder, 'a', 'b'), { recursive: true })
   const file = join(folder, 'a', 'b', 'program')
@@ -35,7 +35,7 @@ test('every part of a path counts, along links too', async (t) => {
   await assert.rejects(unreachable(join(folder, 'absent'), 'read'), { code: 'ENOENT' })
 })
 
-test('what can be reached stays where it is; what cannot is copied for all to read, and nothing but files', async (t) => {
+test('reachable returns an accessible path unchanged and copies an inaccessible one world-readable, without symbolic links', async (t) => {
   const folder = folderFor(t)
   const [closed, copies] = [join(folder, 'closed'), join(folder, 'copies')]
   mkdirSync(join(closed, 'drivers', 'more'), { recursive: true })

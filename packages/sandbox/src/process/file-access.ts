@@ -3,15 +3,15 @@ import { chmod, copyFile, link, lstat, mkdir, readdir, readlink, realpath, stat 
 import { dirname, join, resolve } from 'node:path'
 import { codeOf } from '@gantry/core/internal/files/private-file'
 
-/** What an outsider needs to do with the last part of a path. */
+/** The access that another user needs to the last component of a path. */
 export type Reach = 'pass' | 'read' | 'execute'
 
 const bitsFor: { readonly [Want in Reach]: number } = { pass: 0o001, read: 0o004, execute: 0o005 }
 const mostLinks = 40
 
 /**
- * The first part of a path, links followed, that is closed to a user who owns nothing; undefined when the way is open.
- * Every part counts: a program of mode 0755 in `/root` is out of reach. Rejects with ENOENT where there is nothing.
+ * Returns the first component of a path, with links followed, that another user cannot access; undefined when all are
+ * accessible. Every component counts: a program of mode 0755 in `/root` is inaccessible. Rejects with ENOENT.
  */
 export async function unreachable(path: string, want: Reach, links = 0): Promise<string | undefined> {
   if (links > mostLinks) return path
@@ -31,8 +31,8 @@ export async function unreachable(path: string, want: Reach, links = 0): Promise
 }
 
 /**
- * A path under which sandboxes reach a program or a folder of files: its own where the way is open, or else `copy`, which
- * is made then. A hard link serves as well as a copy, and costs nothing.
+ * Returns a path under which sandboxes can access a program or folder: its own when it is accessible, else `copy`, which
+ * is created. A hard link serves as well as a copy and costs nothing.
  */
 export async function reachable(path: string, copy: string): Promise<string> {
   const real = await realpath(path)
@@ -43,7 +43,7 @@ export async function reachable(path: string, copy: string): Promise<string> {
   return copy
 }
 
-/** Copies files and folders, open to others; links and everything else stay behind. */
+/** Copies files and folders world-readable; links and special files are left out. */
 export async function copyFolder(from: string, to: string): Promise<void> {
   await makeFolder(to, 0o755)
   for (const entry of await readdir(from, { withFileTypes: true })) {
@@ -53,7 +53,7 @@ export async function copyFolder(from: string, to: string): Promise<void> {
   }
 }
 
-/** Copies a file, or links to it where it has this mode already. */
+/** Copies a file, or hard-links it when it already has this mode. */
 export async function copyFileOpen(from: string, to: string, mode: number): Promise<void> {
   const { mode: has } = await stat(from)
   if ((has & mode & 0o007) === (mode & 0o007) && (await linked(from, to))) return
@@ -71,10 +71,10 @@ async function linked(from: string, to: string): Promise<boolean> {
   }
 }
 
-/** Makes a folder, and those above it that are missing, with exactly this mode, whatever the umask takes away. */
+/** Creates a folder and its missing parents with exactly this mode, independent of the umask. */
 export async function makeFolder(folder: string, mode: number): Promise<void> {
   const parent = dirname(folder)
-  // One by one: Node's own way never ends below /proc, where the kernel says that a folder's parent is not there.
+  // One by one, because Node's recursive mkdir never ends below /proc, where mkdir reports that the parent does not exist.
   if (parent !== folder && (await lstat(parent).catch(() => undefined)) === undefined) await makeFolder(parent, mode)
   const made = await mkdir(folder, { mode: 0o700 }).then(
     () => true,

@@ -7,7 +7,7 @@ import { groupsFileOf } from './janitor.ts'
 import { openSandboxRoot } from './sandbox-root.ts'
 import { claimUids } from './uids.ts'
 
-/** A process with sandboxes that a test kills: `node janitor.fixture.ts <root> <canary folder>`. Prints what it made. */
+/** A process with sandboxes that a test kills: `node janitor.fixture.ts <root> <canary folder>`. Prints what it created. */
 const [, , folder = '', canary = ''] = process.argv
 const root = await openSandboxRoot({ folder })
 await claimUids(root)

@@ -53,12 +53,12 @@ function runs(pid: number): boolean {
   return state !== null && state[1] !== 'Z'
 }
 
-/** Of what was removed, that in a folder; beside it are control groups of whoever else died meanwhile. */
+/** What was removed in a folder; other dead processes may have left control groups beside it. */
 async function sweptFrom(root: string): Promise<string[]> {
   return (await sweep(root)).removed.filter((path) => path.startsWith(root))
 }
 
-test('what a killed process left is killed and removed: processes, control groups, folders, claims', async (t) => {
+test('the janitor kills and removes what a killed owner left: processes, control groups, folders and uid claims', async (t) => {
   const [root, canary] = [join(folderFor(t), 'root'), folderFor(t)]
   writeFileSync(join(canary, 'kept'), 'kept')
   const left = await predecessor(t, root, canary)
@@ -76,7 +76,7 @@ test('what a killed process left is killed and removed: processes, control group
   assert.equal(readFileSync(join(canary, 'kept'), 'utf8'), 'kept', 'links are removed, not followed')
 })
 
-test('several janitors at once do the work of one', async (t) => {
+test('concurrent janitors remove the same leftovers without errors and leave a live owner alone', async (t) => {
   const [root, canary] = [join(folderFor(t), 'root'), folderFor(t)]
   const [dead, alive] = [await predecessor(t, root, canary), await predecessor(t, root, canary)]
   await kill(dead)
@@ -99,7 +99,7 @@ test('several janitors at once do the work of one', async (t) => {
   )
 })
 
-test('what is not of the dead stays: strangers, other pid namespaces, and what a list names that is not its own', async (t) => {
+test('the janitor keeps unknown folders, owners in other pid namespaces, and foreign paths in a dead owner’s cgroup list', async (t) => {
   const root = folderFor(t)
   const [pid, start, boot, namespace, part] = ownName().split('-')
   const elsewhere = `run-${[pid, start, boot, 'zzz', part].join('-')}`
@@ -114,6 +114,6 @@ test('what is not of the dead stays: strangers, other pid namespaces, and what a
   assert.deepEqual(readdirSync(foreign), ['gantry-other'])
 })
 
-test('where there is nothing, nothing is done', async (t) => {
+test('the janitor removes nothing when the root does not exist', async (t) => {
   assert.deepEqual(await sweptFrom(join(folderFor(t), 'absent')), [])
 })

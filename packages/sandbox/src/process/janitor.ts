@@ -6,15 +6,15 @@ import { groupName, ownTrees } from './cgroups.ts'
 import { type SandboxRoot, stateOf } from './sandbox-root.ts'
 import { claimsFolder, ownerOfClaim } from './uids.ts'
 
-/** What a janitor did. */
+/** The result of a janitor. */
 export interface Swept {
   /** Folders, control groups and claims that were removed. */
   readonly removed: readonly string[]
-  /** What is left of the dead because something in it does not die; a later janitor tries again. */
+  /** Leftovers that contain a process which does not die; a later janitor tries again. */
   readonly stuck: readonly string[]
 }
 
-/** In a process's folder: the control groups it makes, one a line. Written before they are made. */
+/** The file in an owner's folder that lists its control groups, one per line. Written before they are created. */
 const groupsFile = 'cgroups'
 
 /** The file that lists the control groups of this process, for the janitor of a later process. */
@@ -23,9 +23,9 @@ export function groupsFileOf({ run }: Pick<SandboxRoot, 'run'>): string {
 }
 
 /**
- * Removes everything of processes that died without doing so: what runs in their control groups, the groups, their
- * folders, and last their claims on uids. Never touches what belongs to a living process, or to one whose state cannot
- * be told. Several janitors may work at once.
+ * Removes everything of owners that died without cleaning up: processes in their control groups, the groups, their
+ * folders, and last their uid claims. Never touches what belongs to a live owner or to one whose state is unknown.
+ * Several janitors may run concurrently.
  */
 export async function sweep(folder: string, files: CgroupFiles = kernelFiles): Promise<Swept> {
   const entries = await names(folder)
@@ -43,7 +43,8 @@ export async function sweep(folder: string, files: CgroupFiles = kernelFiles): P
   const ownersLeft = new Set(stuck.map((group) => basename(group).replace(/^gantry-|-self$/g, '')))
   for (const run of runs) {
     if (ownersLeft.has(run.slice('run-'.length))) continue
-    await rm(join(folder, run), { recursive: true, force: true })
+    // Another janitor may remove the same folder: what it has not removed yet is not empty for a moment.
+    await rm(join(folder, run), { recursive: true, force: true, maxRetries: 5, retryDelay: 20 })
     removed.push(join(folder, run))
   }
   const claims = claimsFolder(folder)
@@ -56,7 +57,7 @@ export async function sweep(folder: string, files: CgroupFiles = kernelFiles): P
   return { removed, stuck }
 }
 
-/** Groups of the dead beside our own, whatever root folder they had. */
+/** Groups of dead owners beside our own, whatever their root folder. */
 async function nearbyGroups(files: CgroupFiles): Promise<string[]> {
   const trees = await ownTrees(undefined)
   const found = await Promise.all(
@@ -71,7 +72,7 @@ function isOfTheDead(name: string): boolean {
   return name.startsWith('gantry-') && stateOf(name.slice('gantry-'.length).replace(/-self$/, '')) === 'dead'
 }
 
-/** The groups that a process left word of, as far as they are its own by their names. */
+/** The groups that an owner listed and that have its name. */
 function groupsOf(folder: string): (run: string) => Promise<string[]> {
   return async (run) => {
     const name = groupName(run.slice('run-'.length))
@@ -82,7 +83,7 @@ function groupsOf(folder: string): (run: string) => Promise<string[]> {
   }
 }
 
-/** The file is not trusted; only what the kernel itself made is taken for a group. */
+/** The list is not trusted; only a folder that the kernel created counts as a group. */
 async function isControlGroup(path: string): Promise<boolean> {
   const type = await statfs(path).then(
     (stats) => stats.type,

@@ -13,18 +13,18 @@ export const limits: SandboxLimits = {
   stderrBytes: 65_536,
 }
 
-/** A planner whose init is never run: `inside` puts a command in its place. */
+/** A planner whose init is never run: `inside` replaces it with a command. */
 export function plannerFor(sandboxRoot: string, options: Partial<PlannerOptions> = {}): Promise<Planner> {
   return createPlanner({ launcher: '/bin/true', sandboxRoot, signal: AbortSignal.timeout(20_000), ...options })
 }
 
-/** Runs a command where the init would be. */
+/** Runs a command in place of the init. */
 export function inside({ plan }: Planned, ...command: string[]): SpawnSyncReturns<string> {
   const init = plan.argv.indexOf('/gantry/init', plan.argv.lastIndexOf('--remount-ro'))
   return start({ argv: [...plan.argv.slice(0, init), ...command], seccompFile: plan.seccompFile, uid: plan.uid })
 }
 
-/** The same without its filter, which would refuse before anything else has to. */
+/** The same plan without the seccomp filter, which would refuse first. */
 export function withoutFilter({ plan, ...planned }: Planned): Planned {
   const { seccompFile: _, ...rest } = plan
   const at = plan.argv.indexOf('--seccomp')
@@ -32,7 +32,7 @@ export function withoutFilter({ plan, ...planned }: Planned): Planned {
   return { ...planned, plan: { ...rest, argv: [program, ...args.toSpliced(at - 1, 2)] } }
 }
 
-/** Prints what an ordinary user has: `node planner.fixture.ts <root>`. */
+/** Prints the sandbox of an unprivileged user: `node planner.fixture.ts <root>`. */
 if (import.meta.main) {
   const planner = await plannerFor(process.argv[2] ?? '')
   const planned = planner.plan('one', { limits, network: 'none' })

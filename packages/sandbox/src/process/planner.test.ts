@@ -15,7 +15,7 @@ chmodSync(base, 0o755)
 after(() => rmSync(base, { recursive: true }))
 const spec = { limits, network: 'none' } as const
 
-test('a plan names all that the launcher does, and each sandbox has its own', real, async () => {
+test('a plan holds everything the launcher needs, and strict sandboxes get another seccomp filter', real, async () => {
   const planner = await plannerFor(join(base, 'plans'))
   const [one, two] = [planner.plan('one', spec), planner.plan('two', { ...spec, strict: true })]
   const arch = process.arch === 'arm64' ? 'arm64' : 'x64'
@@ -36,7 +36,7 @@ test('a plan names all that the launcher does, and each sandbox has its own', re
 })
 
 test(
-  'as root each sandbox has a uid and control groups of its own, and the kernel holds a hardened one',
+  'as root, each sandbox has its own uid and control groups, and strict sandboxes are accepted',
   asRoot,
   async () => {
     const planner = await plannerFor(join(base, 'groups'))
@@ -54,7 +54,7 @@ test(
   },
 )
 
-test('a hardened sandbox with a network is refused, with what to do', real, async () => {
+test('a strict sandbox with network access is refused', real, async () => {
   const planner = await plannerFor(join(base, 'network'))
   const network = { allow: ['https://example.com'] }
   assert.match(planner.refuses({ limits, network, strict: true })?.reason ?? '', /reaches no network/)
@@ -62,7 +62,7 @@ test('a hardened sandbox with a network is refused, with what to do', real, asyn
   await planner.close()
 })
 
-test('the way out is a folder that one sandbox alone can enter, seen inside, and gone with it', real, async () => {
+test('the egress folder is private to one sandbox and mounted read-only inside it', real, async () => {
   const planner = await plannerFor(join(base, 'egress'))
   const planned = planner.plan('one', { limits, network: { allow: ['https://example.com'] } })
   const { egressFolder = '' } = planned
@@ -83,7 +83,7 @@ test('the way out is a folder that one sandbox alone can enter, seen inside, and
   await planner.close()
 })
 
-test('closing leaves nothing: no folder, no claim, no control group', real, async () => {
+test('closing the planner removes its folders, uid claims and control groups', real, async () => {
   const root = join(base, 'closing')
   const planner = await plannerFor(root)
   const { plan } = planner.plan('one', { limits, network: { allow: [] } })
@@ -96,7 +96,7 @@ test('closing leaves nothing: no folder, no claim, no control group', real, asyn
   for (const parent of plan.cgroups.parents ?? []) assert.ok(!existsSync(parent), parent)
 })
 
-test('a planner that cannot be made leaves nothing either, and says what is wrong', real, async () => {
+test('creating a planner with invalid options fails with the reason and leaves no folders', real, async () => {
   const root = join(base, 'wrong')
   const absent = '/absent/folder'
   await assert.rejects(plannerFor(root, { readOnlyFolders: [absent] }), { code: 'CONFIG_INVALID' })
@@ -110,28 +110,28 @@ test('a planner that cannot be made leaves nothing either, and says what is wron
   )
 })
 
-test(
-  'an ordinary user has a sandbox too, with fewer limits held by the kernel, and no hardened one',
-  asRoot,
-  async (t) => {
-    const root = join(base, 'ordinary')
-    mkdirSync(root)
-    chmodSync(root, 0o1777)
-    const script = join(import.meta.dirname, 'planner.fixture.ts')
-    const { stdout, stderr, status } = spawnSync(process.execPath, [script, join(root, 'own')], {
-      ...{ uid: outsider, gid: outsider, cwd: '/', encoding: 'utf8', timeout: 20_000 },
-      env: { PATH: '/usr/bin:/bin', HOME: '/' },
-    })
-    if (/EACCES|permission denied/i.test(stderr)) return t.skip('this checkout is closed to other users')
-    assert.equal(status, 0, stderr)
-    const { refusal, ...found } = JSON.parse(stdout)
-    assert.equal(found.stdout, '1000 1\n', found.stderr)
-    assert.equal(found.uid, undefined)
-    assert.deepEqual(found.folders, [])
-    assert.equal(found.rlimits.nproc, undefined)
-    assert.equal(found.rlimits.cpu, 11)
-    assert.equal(found.enforced.memoryBytes, 'watch of the init')
-    assert.match(refusal.reason, /does not hold cpuMs, memoryBytes, pids here/)
-    assert.match(refusal.remedy, /Delegate=yes/)
-  },
-)
+test('an unprivileged user gets sandboxes with fewer kernel-enforced limits, and no strict ones', asRoot, async (t) => {
+  const root = join(base, 'ordinary')
+  mkdirSync(root)
+  chmodSync(root, 0o1777)
+  const script = join(import.meta.dirname, 'planner.fixture.ts')
+  const { stdout, stderr, status } = spawnSync(process.execPath, [script, join(root, 'own')], {
+    uid: outsider,
+    gid: outsider,
+    cwd: '/',
+    encoding: 'utf8',
+    timeout: 20_000,
+    env: { PATH: '/usr/bin:/bin', HOME: '/' },
+  })
+  if (/EACCES|permission denied/i.test(stderr)) return t.skip('this checkout is closed to other users')
+  assert.equal(status, 0, stderr)
+  const { refusal, ...found } = JSON.parse(stdout)
+  assert.equal(found.stdout, '1000 1\n', found.stderr)
+  assert.equal(found.uid, undefined)
+  assert.deepEqual(found.folders, [])
+  assert.equal(found.rlimits.nproc, undefined)
+  assert.equal(found.rlimits.cpu, 11)
+  assert.equal(found.enforced.memoryBytes, 'watch of the init')
+  assert.match(refusal.reason, /does not enforce cpuMs, memoryBytes, pids here/)
+  assert.match(refusal.remedy, /Delegate=yes/)
+})

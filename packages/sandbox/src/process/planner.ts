@@ -14,42 +14,46 @@ import { claimUids, type Uids } from './uids.ts'
 import { countPlanners, createUserQuotas, type QuotaShare, type UserQuotas } from './user-quotas.ts'
 
 export interface PlannerOptions extends RootFileSystemOptions {
-  /** Where sandboxes keep what they need on the host; see `openSandboxRoot`. */
+  /** Host folder for sandbox files; see `openSandboxRoot`. */
   readonly sandboxRoot?: string
-  /** Where bubblewrap is, when not on the PATH. */
+  /** Path of bubblewrap, when it is not on the PATH. */
   readonly bubblewrap?: string
-  /** How many processors a sandbox may use at a time; one when absent. */
+  /** Processors that a sandbox may use at a time; 1 when absent. */
   readonly processors?: number
   readonly signal: AbortSignal
 }
 
-/** How one sandbox is to be started, and what holds its limits. */
+/** The launch plan of one sandbox and the mechanism of each limit. */
 export interface Planned {
   readonly plan: LaunchPlan
   readonly enforced: { readonly [Limit in SandboxLimit]?: string }
-  /** Where the egress proxy of this sandbox listens, if it has one: a folder that only the sandbox reaches. */
+  /** Host folder of the egress proxy's socket, accessible only to the sandbox; absent without a network. */
   readonly egressFolder?: string
-  /** Says that the sandbox is gone, after the launcher ended; harmless when repeated. */
+  /** Releases uid and quotas after the launcher ended; idempotent. */
   release(): void
 }
 
-/** Turns what is asked of a sandbox into what the launcher does. All knowledge of what is allowed is in here. */
+/** Turns a sandbox spec into a launch plan. All sandbox policy is here. */
 export interface Planner {
-  /** Of bubblewrap and of the system call filter, which is the same for the same version of Gantry. */
+  /** Versions of bubblewrap and of the seccomp filter, which is fixed for each version of Gantry. */
   readonly version: string
   readonly enforced: { readonly [Limit in SandboxLimit]?: string }
-  /** Limits that the kernel does not hold here, and why; a sentence each. */
+  /** Limits that the kernel does not enforce here, and why; one sentence each. */
   readonly missing: readonly string[]
-  /** What was left by processes that died, and is gone now. */
+  /** The folder of this process for what its sandboxes share; it goes with the planner. */
+  readonly folder: string
+  /** The path of bubblewrap. */
+  readonly bubblewrap: string
+  /** The folders and groups that the janitor removed after their owners died. */
   readonly swept: Swept
   plan(id: string, spec: SandboxSpec): Planned
-  /** Why there can be no such sandbox here; undefined when there can. */
+  /** Why such a sandbox is impossible here; undefined when it is possible. */
   refuses(spec: SandboxSpec): Refusal | undefined
-  /** Kills what is left and removes everything that this process made. No plan may be in use any more. */
+  /** Kills what is left and removes everything that this process created. No plan may be in use. */
   close(): Promise<void>
 }
 
-/** Prepares this machine; rejects with RUNTIME_UNAVAILABLE or CONFIG_INVALID, with nothing left behind. */
+/** Prepares the host; rejects with RUNTIME_UNAVAILABLE or CONFIG_INVALID and leaves nothing behind. */
 export async function createPlanner(options: PlannerOptions): Promise<Planner> {
   if (process.platform !== 'linux') throw unavailable('Namespaces are of Linux alone.', 'Use another runtime here.')
   const root = await openSandboxRoot(options.sandboxRoot === undefined ? {} : { folder: options.sandboxRoot })
@@ -81,6 +85,8 @@ async function prepare(root: SandboxRoot, options: PlannerOptions, closers: (() 
     version: `bubblewrap ${bubblewrap.version}, filter ${filters.base.hash.slice(0, 12)}`,
     enforced,
     missing: cgroups.missing,
+    folder: root.run,
+    bubblewrap: bubblewrap.path,
     swept,
     plan: (id, spec) => planFor(parts, id, spec),
     refuses: (spec) => refusalOf(spec, cgroups) ?? quotas?.refuses(spec.limits),
@@ -101,20 +107,21 @@ async function bubblewrapFor(uids: Uids | undefined, { bubblewrap, signal }: Pla
   }
 }
 
-/** In reverse order; one that fails does not keep the others from being closed. */
+/** Closes in reverse order; a failure does not prevent the others from being closed. */
 async function closeAll(closers: (() => Promise<void>)[]): Promise<void> {
   const failed: unknown[] = []
   for (let close = closers.pop(); close !== undefined; close = closers.pop()) {
     await close().catch((error: unknown) => failed.push(error))
   }
   const [cause] = failed
-  if (cause !== undefined) throw new ToolError('INTERNAL', 'Not all of the sandboxes could be removed.', { cause })
+  if (cause !== undefined)
+    throw new ToolError('INTERNAL', 'Some files of the sandboxes could not be removed.', { cause })
 }
 
 interface Parts {
   readonly root: SandboxRoot
   readonly uids: Uids | undefined
-  /** Of the uid that sandboxes share with this process, where they have none of their own. */
+  /** Quotas of the uid that sandboxes share with this process; undefined when they have their own. */
   readonly quotas: UserQuotas | undefined
   readonly bubblewrap: Bubblewrap
   readonly cgroups: Cgroups
@@ -158,7 +165,7 @@ function planFor(parts: Parts, id: string, spec: SandboxSpec): Planned {
   }
 }
 
-/** Runs once: a released uid may belong to another sandbox by the time it is released again. */
+/** Runs once: a second release could free a uid that already belongs to another sandbox. */
 function once(work: () => void): () => void {
   let done = false
   return () => {
@@ -167,14 +174,14 @@ function once(work: () => void): () => void {
   }
 }
 
-/** Only this sandbox, by its uid, and we ourselves can enter it; the sandbox sees it read-only. */
+/** Only this sandbox's uid and this process can enter it; inside it is read-only. */
 function makeEgressFolder(folder: string, uid: number | undefined): string {
   mkdirSync(folder, { mode: 0o700 })
   if (uid !== undefined) chownSync(folder, uid, uid)
   return folder
 }
 
-/** A second fence beside the control groups, and for what those do not count. */
+/** A second barrier in addition to the control groups, and for what those do not count. */
 function rlimitsFor(
   { limits, session }: SandboxSpec,
   cgroups: Cgroups,
@@ -182,7 +189,7 @@ function rlimitsFor(
 ): LaunchPlan['rlimits'] {
   const cpuSeconds = Math.ceil(limits.cpuMs / 1_000) + 1
   return {
-    // Not 0: at 1 the kernel also gives up a dump that it would pipe to a program of the host.
+    // Not 0: at 1 the kernel also skips a dump that it would pipe to a program of the host.
     core: 1,
     nofile: share?.openFiles ?? 1_024,
     fsize: limits.diskBytes,
@@ -191,13 +198,13 @@ function rlimitsFor(
     sigpending: share?.pendingSignals ?? 1_024,
     rtprio: 0,
     nice: 0,
-    // Processes are counted by uid, so that this would count those of ours where a sandbox has none of its own.
+    // The kernel counts processes by uid, so this would count our own where a sandbox has no uid of its own.
     ...(share === undefined ? { nproc: limits.pids + spareProcesses } : {}),
     ...(cgroups.enforced.cpuMs === undefined && session !== true ? { cpu: cpuSeconds } : {}),
   }
 }
 
-/** More than the control group leaves room for, so that this is counted there first, which ends the run. */
+/** Above the limit of the control group, so that the control group is reached first, which ends the run. */
 const spareProcesses = 16
 
 function enforcedBy(cgroups: Cgroups): Planned['enforced'] {
@@ -225,15 +232,15 @@ function refusalOf({ strict, network }: SandboxSpec, cgroups: Cgroups): Refusal 
   }
   const loose = heldByKernel.filter((limit) => cgroups.enforced[limit] === undefined)
   if (loose.length === 0) return undefined
-  const reason = `The kernel does not hold ${loose.join(', ')} here, which the profile \`hardened\` asks for.`
+  const reason = `The kernel does not enforce ${loose.join(', ')} here, which the profile \`hardened\` requires.`
   return { reason: [reason, ...cgroups.missing.slice(0, 1)].join(' '), remedy: cgroupRemedy }
 }
 
-/** Node is there for code that it runs, and certificates where a server may present one. */
+/** Adds Node for languages that use it, and CA certificates for sandboxes with a network. */
 function systemFor({ language, network }: SandboxSpec, system: SystemArguments): string[] {
   const node = language === undefined || withoutNode.includes(language) ? [] : system.node
   return [...system.base, ...node, ...(network === 'none' ? [] : system.network)]
 }
 
-/** Rows of one's own may name Node in their commands. */
+/** Languages that never use Node; configured languages may name it in their commands. */
 const withoutNode = ['python', 'bash']

@@ -80,26 +80,30 @@ def can(path, mode):
 print(json.dumps([path for path in sys.argv[2:] if can(path, sys.argv[1])]))
 `
 
-test('a program is somebody else, alone, in an empty folder, with nothing in its environment', real, () => {
-  const facts = python(`
+test(
+  'a program runs as uid 1000 in its own pid namespace, in an empty workspace, with an empty environment',
+  real,
+  () => {
+    const facts = python(`
 import os, json, socket
 print(json.dumps([os.getuid(), os.getgid(), os.getgroups(), os.getcwd(), socket.gethostname(), sorted(os.environ),
   sorted(os.listdir('/')), os.listdir('.'), [p for p in os.listdir('/proc') if p.isdigit()]]))
 `)
-  const [uid, gid, groups, folder, host, environment, root, here, processes] = JSON.parse(facts)
-  assert.deepEqual([uid, gid, groups, folder, host], [1000, 1000, isRoot ? [] : groups, '/work', 'sandbox'])
-  // Python itself sets LC_CTYPE where nothing tells the language.
-  assert.deepEqual(
-    environment.filter((name: string) => name !== 'LC_CTYPE'),
-    ['PWD'],
-  )
-  for (const name of ['usr', 'etc', 'proc', 'dev', 'tmp', 'work', 'gantry']) assert.ok(root.includes(name), name)
-  for (const name of ['sys', 'run', 'root', 'home', 'boot', 'mnt']) assert.ok(!root.includes(name), name)
-  assert.deepEqual(here, ['.gantry'])
-  assert.deepEqual(processes, ['1'])
-})
+    const [uid, gid, groups, folder, host, environment, root, here, processes] = JSON.parse(facts)
+    assert.deepEqual([uid, gid, groups, folder, host], [1000, 1000, isRoot ? [] : groups, '/work', 'sandbox'])
+    // Python itself sets LC_CTYPE where nothing tells the language.
+    assert.deepEqual(
+      environment.filter((name: string) => name !== 'LC_CTYPE'),
+      ['PWD'],
+    )
+    for (const name of ['usr', 'etc', 'proc', 'dev', 'tmp', 'work', 'gantry']) assert.ok(root.includes(name), name)
+    for (const name of ['sys', 'run', 'root', 'home', 'boot', 'mnt']) assert.ok(!root.includes(name), name)
+    assert.deepEqual(here, ['.gantry'])
+    assert.deepEqual(processes, ['1'])
+  },
+)
 
-test('nothing of the host can be read beyond its programs, though others there can read it', real, () => {
+test('a program cannot read host files outside the system folders; an unprivileged host user can', real, () => {
   const canary = join(base, 'canary')
   writeFileSync(canary, 'secret')
   chmodSync(canary, 0o644)
@@ -113,31 +117,22 @@ test('nothing of the host can be read beyond its programs, though others there c
   assert.ok(names.filter((name) => !['root', 'nobody'].includes(name)).every((name) => !found.includes(`${name}:`)))
 })
 
-test(
-  'nothing can be written but the workspace, and the folders for temporary files and shared memory in it',
-  real,
-  () => {
-    const refused = ['/file', '/usr/file', '/etc/file', '/dev/file', '/gantry/file', '/proc/file', '/gantry/init']
-    const kernel = [
-      '/proc/sys/kernel/core_pattern',
-      '/proc/sysrq-trigger',
-      '/proc/self/oom_score_adj',
-      '/proc/1/uid_map',
-    ]
-    const further = [join(extra, 'data'), join(extra, 'new')]
-    const open = ['/work/file', '/tmp/file', '/dev/shm/file', '/dev/null']
-    assert.deepEqual(JSON.parse(python(opened, 'a', ...refused, ...kernel, ...further, ...open)), open)
-  },
-)
+test('a program can write only to the workspace, /tmp, /dev/shm and /dev/null', real, () => {
+  const refused = ['/file', '/usr/file', '/etc/file', '/dev/file', '/gantry/file', '/proc/file', '/gantry/init']
+  const kernel = ['/proc/sys/kernel/core_pattern', '/proc/sysrq-trigger', '/proc/self/oom_score_adj', '/proc/1/uid_map']
+  const further = [join(extra, 'data'), join(extra, 'new')]
+  const open = ['/work/file', '/tmp/file', '/dev/shm/file', '/dev/null']
+  assert.deepEqual(JSON.parse(python(opened, 'a', ...refused, ...kernel, ...further, ...open)), open)
+})
 
-test('the workspace ends at its size', real, () => {
+test('writing beyond the workspace size fails with ENOSPC', real, () => {
   const fill =
     'import sys\nwith open("a", "wb") as f:\n  for n in range(int(sys.argv[1])): f.write(bytes(4096)); f.flush()'
   python(fill, '250')
   assert.throws(() => python(fill, '300'), /No space left on device/)
 })
 
-test('devices are the five harmless ones', real, () => {
+test('/dev has only null, zero, full, random and urandom', real, () => {
   const listed = shell(
     'ls /dev; dd if=/dev/zero bs=4 count=1 2>/dev/null | od -An -tx1; head -c 1 /dev/urandom | wc -c',
   )
@@ -145,7 +140,7 @@ test('devices are the five harmless ones', real, () => {
   assert.deepEqual(listed.trim().split(/\s+/), [...names, '00', '00', '00', '00', '1'])
 })
 
-test('every mount is without setuid, and all but the workspace and devices are read-only', real, () => {
+test('every mount is nosuid, and only the workspace and the devices are writable', real, () => {
   const mounts = shell('cat /proc/mounts')
     .trim()
     .split('\n')
@@ -159,7 +154,7 @@ test('every mount is without setuid, and all but the workspace and devices are r
   assert.equal(shell('touch /dev/new /dev/null/x 2>/dev/null; ls /dev | wc -l'), '10\n')
 })
 
-test('services of the host cannot be reached, though an ordinary user there can', real, async (t) => {
+test('a program cannot connect to a service on the host’s loopback; an unprivileged host user can', real, async (t) => {
   const server = createServer((socket) => socket.end('x')).listen(0, '127.0.0.1')
   t.after(() => server.close())
   await once(server, 'listening')
@@ -170,7 +165,7 @@ test('services of the host cannot be reached, though an ordinary user there can'
   assert.equal(python(code), 'out\n')
 })
 
-test('no namespace can be made inside, with the filter or without; outside everybody can', real, () => {
+test('a program cannot create a user namespace, with or without the seccomp filter; a user outside can', real, () => {
   const unshare = ['/usr/bin/unshare', '-U', 'true']
   const planned = planner.plan('namespaces', spec)
   assert.notEqual(inside(planned, ...unshare).status, 0)
@@ -180,7 +175,7 @@ test('no namespace can be made inside, with the filter or without; outside every
   assert.equal(start({ argv: unshare }).status, 0)
 })
 
-test('Node and the drivers are there, though the folder that Node is in is closed', real, () => {
+test('Node and the drivers are available inside even when the host folder of Node is inaccessible', real, () => {
   const code = "console.log(6 * 7, fs.readFileSync('/gantry/drivers/a.txt', 'utf8'))"
   assert.equal(run('/gantry/node', '-e', code), '42 a driver\n')
   if (!isRoot) return
@@ -188,7 +183,7 @@ test('Node and the drivers are there, though the folder that Node is in is close
   assert.notEqual(closed.status, 0, 'the original is out of reach')
 })
 
-test('shells, compilers and interpreters of the host work', real, () => {
+test('the host’s shell and Python run inside the sandbox', real, () => {
   assert.equal(shell('echo a | sed s/a/b/ && cat /work/../tmp/none 2>/dev/null || echo none'), 'b\nnone\n')
   assert.equal(
     python(
@@ -202,11 +197,11 @@ test('shells, compilers and interpreters of the host work', real, () => {
   )
 })
 
-test('further folders are seen under their own path', real, () => {
+test('read-only folders appear under their own path', real, () => {
   assert.equal(shell(`cat ${join(extra, 'data')}`), 'data')
 })
 
-test('a root file system of its own takes the place of the host', real, async () => {
+test('a configured rootfs replaces the host’s system folders', real, async () => {
   const rootfs = join(base, 'rootfs')
   const libraries = execFileSync('ldd', ['/bin/cat'], { encoding: 'utf8' }).match(/\/\S+/g) ?? []
   for (const path of ['/bin/cat', ...libraries]) {

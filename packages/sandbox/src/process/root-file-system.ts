@@ -13,37 +13,37 @@ export interface RootFileSystemOptions {
   readonly launcher: string
   /** Node for JavaScript and TypeScript. */
   readonly node?: string
-  /** The folder of the programs that wait for code. */
+  /** The folder of the language drivers. */
   readonly drivers?: string
-  /** A folder with a system of its own (`usr`, `bin`, `etc` …) instead of the host's. */
+  /** A folder with a root file system (`usr`, `bin`, `etc` …) that replaces the host's. */
   readonly rootfs?: string
-  /** Further folders of the host, seen read-only under the same path; sockets in them can be connected to. */
+  /** Further host folders, mounted read-only under the same path; programs can connect to sockets in them. */
   readonly readOnlyFolders?: readonly string[]
 }
 
-/** Of the host: programs and libraries, nothing that is of this machine alone. */
+/** Host folders with programs and libraries, without data of this machine. */
 const hostFolders = ['usr', 'bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32']
-/** Made by us, whatever a root file system brings. */
+/** Folders that the sandbox provides, whatever a root file system contains. */
 const ownFolders = ['proc', 'dev', 'sys', 'run', 'tmp', 'work', 'gantry']
 
 /**
- * What the kernel shows in /proc and no sandboxed program needs: boot options, which may hold passwords, addresses, keys,
- * and what others are doing. All of /proc is read-only besides. Few on purpose: each mount delays every start.
+ * Files in /proc that no sandboxed program needs: boot options, which may contain passwords, addresses, keys and activity of
+ * other processes. All of /proc is read-only as well. The list is short because each mount delays every start.
  */
 const hidden = ['cmdline', 'kallsyms', 'kcore', 'keys', 'kmsg', 'modules', 'sched_debug', 'sysrq-trigger', 'timer_list']
 
-/** Bubblewrap's arguments for everything but the workspace; made once, the same for all sandboxes of this process. */
+/** Bubblewrap's arguments for everything but the workspace; created once for all sandboxes of this process. */
 export interface SystemArguments {
   readonly base: readonly string[]
-  /** For sandboxes with a network: certificates. */
+  /** For sandboxes with a network: CA certificates. */
   readonly network: readonly string[]
   /** For JavaScript and TypeScript: Node. */
   readonly node: readonly string[]
 }
 
 /**
- * Prepares what sandboxes see of this machine. All that is small is written into one folder, which becomes their root:
- * each further mount takes a fifth of a millisecond of every start.
+ * Prepares the root file system of sandboxes. Small files are written into one folder, which becomes the root, because
+ * each further mount adds a fifth of a millisecond to every start.
  */
 export async function prepareRootFileSystem(
   root: SandboxRoot,
@@ -68,7 +68,7 @@ export async function prepareRootFileSystem(
 
 const openMode = 0o755
 
-/** What of a system is bound into the root, and what beyond that for a network. */
+/** Mounts of a system: always, and for sandboxes with a network. */
 interface System {
   readonly binds: readonly string[]
   readonly certificates: readonly string[]
@@ -89,7 +89,7 @@ async function ownSystem(root: SandboxRoot, folder: string, rootfs: string): Pro
   return { binds: [...binds, ...always], certificates }
 }
 
-/** A link stays a link, so that `/bin` leads where it does on the host; what is absent is left out. */
+/** A symbolic link is copied, so that `/bin` points where it does on the host; a missing entry is left out. */
 async function entry(base: string, name: string, folder: string): Promise<string[]> {
   const [path, place] = [join(base, name), join(folder, name)]
   const stats = await lstat(path).catch((error: unknown) => {
@@ -124,11 +124,11 @@ async function checkReach({ privileged }: SandboxRoot, folder: string, place: st
     throw error
   })
   if (privileged && closed !== undefined) {
-    throw wrong(place, `${folder} cannot be read by sandboxes, because ${closed} is closed to others.`)
+    throw wrong(place, `${folder} cannot be read by sandboxes, because other users cannot access ${closed}.`)
   }
 }
 
-/** `node` and `egress` are put over, where a sandbox has them. */
+/** Copies the init and the drivers; `node` is a mount point, over which Node is bound when a sandbox needs it. */
 async function copyPrograms(folder: string, { launcher, drivers }: RootFileSystemOptions): Promise<void> {
   await copyFileOpen(launcher, join(folder, 'init'), 0o555)
   await writeFile(join(folder, 'node'), '')
@@ -141,7 +141,7 @@ async function nodeProgram(root: SandboxRoot, { node }: RootFileSystemOptions): 
   return ['--ro-bind', path, '/gantry/node']
 }
 
-/** Lays nothing over what the kernel refuses to others anyway. */
+/** Hides only files that other users can read. */
 async function hiding(): Promise<string[]> {
   const found = await Promise.all(
     hidden.map(async (name) => {
@@ -157,7 +157,7 @@ function wrong(path: string, message: string): ToolError {
   return new ToolError('CONFIG_INVALID', message, { details: { issues: [{ path, message }] } })
 }
 
-/** The devices that programs expect, and that lead nowhere, with their numbers. */
+/** The harmless devices that programs expect, with their numbers. */
 const nodes: { readonly [name: string]: readonly [major: string, minor: string] } = {
   null: ['1', '3'],
   zero: ['1', '5'],
@@ -175,16 +175,16 @@ const links: { readonly [name: string]: string } = {
 const run = promisify(execFile)
 
 /**
- * A /dev made by us, for one mount instead of seven. It belongs to root, so that no program inside writes to it; made
- * read-only by bubblewrap, it would lose its devices. Undefined where devices cannot be made or used: only root may make
- * them, and not on a file system that has none.
+ * A /dev with our own device nodes, for one mount instead of seven. It belongs to root, so programs cannot write to it; a
+ * read-only bind would make its devices unusable. Undefined where device nodes cannot be created or used: that needs root
+ * and a file system without nodev.
  */
 async function ownDevices({ run: own, privileged }: SandboxRoot): Promise<string[] | undefined> {
   if (!privileged) return undefined
   const folder = join(own, 'dev')
   try {
     await makeFolder(folder, 0o755)
-    // The names and numbers are ours; one shell for all of them, because each program takes 10 ms to start.
+    // Names and numbers are constants; one shell creates all nodes, because each program takes 10 ms to start.
     const lines = Object.entries(nodes).map(([name, [major, minor]]) => `mknod -m 666 ${name} c ${major} ${minor}`)
     await run('/bin/sh', ['-ec', lines.join('\n')], { cwd: folder, env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin' } })
     for (const name of Object.keys(nodes)) await (await open(join(folder, name), 'r+')).close()
@@ -195,7 +195,7 @@ async function ownDevices({ run: own, privileged }: SandboxRoot): Promise<string
   }
 }
 
-/** The host's devices, each bound into a /dev that is otherwise empty. */
+/** The host's devices, each bound into an otherwise empty /dev. */
 function hostDevices(): string[] {
   return [
     ...['--size', '65536', '--perms', '0755', '--tmpfs', '/dev'],
@@ -205,17 +205,17 @@ function hostDevices(): string[] {
   ]
 }
 
-/** Who a program finds itself to be; nothing in it is of the host. */
+/** The accounts and settings that a program sees; none is the host's. */
 const written: { readonly [name: string]: string } = {
   passwd:
     'root:x:0:0:root:/:/bin/sh\nsandbox:x:1000:1000:sandbox:/work:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n',
   group: 'root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n',
   hosts: '127.0.0.1 localhost sandbox\n::1 localhost\n',
-  // No name servers are asked: none can be reached, and a program should hear so at once.
+  // No DNS: name servers are unreachable, and a lookup should fail at once.
   'nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n',
 }
 
-/** What interpreters, the dynamic loader and TLS libraries read; none of it identifies the host. */
+/** Files that interpreters, the dynamic loader and TLS libraries read; none identifies the host. */
 const copied = [
   'ld.so.cache',
   'localtime',
@@ -228,7 +228,7 @@ const copied = [
   'pki/tls/cert.pem',
   'pki/tls/openssl.cnf',
 ]
-/** Certificates are many and change, so that they are bound; only a sandbox with a network reads them. */
+/** CA certificates are many and change, so they are bound; only a sandbox with a network needs them. */
 const certificates = [
   'ca-certificates/extracted',
   'crypto-policies/back-ends',
@@ -239,15 +239,15 @@ const certificates = [
 ]
 const mostBytes = 4_194_304
 
-/** Folders of the host's /etc that are bound into ours. */
+/** Folders of the host's /etc that are bound into the sandbox's /etc. */
 interface EtcBinds {
-  /** Hundreds of links, which take longer to copy than a mount does for many starts. */
+  /** Folders with hundreds of links, whose copy would take longer than the mounts of many starts. */
   readonly always: readonly string[]
   /** For sandboxes with a network. */
   readonly certificates: readonly string[]
 }
 
-/** Writes a small /etc into `folder`, and resolves to bubblewrap's arguments for what is bound into it. */
+/** Writes a small /etc into `folder`, and resolves to bubblewrap's arguments for its bind mounts. */
 async function prepareEtc(folder: string): Promise<EtcBinds> {
   await makeFolder(folder, openMode)
   for (const [name, text] of Object.entries(written)) await writeOpen(join(folder, name), text)
@@ -271,7 +271,7 @@ async function bind(names: readonly string[], folder: string): Promise<string[]>
   return args
 }
 
-/** A small folder with the links in it as they are; what others may not read stays out. */
+/** Copies a small folder with its links; files that others cannot read are left out. */
 function copyTree(from: string, to: string): void {
   mkdirSync(to)
   chmodSync(to, openMode)
@@ -287,7 +287,7 @@ function copyTree(from: string, to: string): void {
   }
 }
 
-/** Links are copied as they are, and only into /usr, which is the same inside. */
+/** Links are copied unchanged, and only those into /usr, which is the same inside. */
 async function copy(name: string, folder: string): Promise<void> {
   const [from, to] = [join('/etc', name), join(folder, name)]
   const stats = await lstat(from).catch(absent)

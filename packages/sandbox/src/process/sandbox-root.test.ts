@@ -24,7 +24,7 @@ async function refusal(path: string): Promise<string> {
   return error.message
 }
 
-test('the folder is made for its owner, sandboxes pass through and list nothing, and its own part goes at the end', async () => {
+test('openSandboxRoot creates a folder that sandboxes can traverse but not list, and close removes its run folder', async () => {
   const path = join(folder, 'new', 'deeper')
   const before = process.umask(0o077)
   try {
@@ -44,7 +44,7 @@ test('the folder is made for its owner, sandboxes pass through and list nothing,
   }
 })
 
-test('a folder that others could change is refused', async () => {
+test('a symbolic link, or a folder that others can write to, is refused', async () => {
   const target = join(folder, 'target')
   mkdirSync(target)
   symlinkSync(target, join(folder, 'link'))
@@ -58,7 +58,7 @@ test('a folder that others could change is refused', async () => {
   rmSync(join(folder, 'open'), { recursive: true })
 })
 
-test('a folder of somebody else, or in one of theirs, is refused', asRoot, async () => {
+test('a folder that belongs to another user, or lies inside one, is refused', asRoot, async () => {
   const theirs = join(folder, 'theirs')
   mkdirSync(join(theirs, 'inner'), { recursive: true })
   chownSync(theirs, outsider, outsider)
@@ -67,7 +67,7 @@ test('a folder of somebody else, or in one of theirs, is refused', asRoot, async
 })
 
 test(
-  'a folder of ours that is closed is opened for passing, and below one that is not, the usual place is used',
+  'an own folder with mode 0700 is made traversable; below such a folder the default root is used',
   asRoot,
   async () => {
     mkdirSync(join(folder, 'closed', 'inner'), { recursive: true })
@@ -83,13 +83,16 @@ test(
   },
 )
 
-test('a name tells the living from the dead, and those in other pid namespaces from both', async () => {
+test('stateOf tells live, dead and foreign-namespace owners apart by their name', async () => {
   const own = ownName()
   assert.equal(stateOf(own), 'alive')
   const [pid, start, boot, namespace, part] = own.split('-')
   const named = (...parts: unknown[]): string => parts.join('-')
   assert.equal(stateOf(named(pid, Number(start) + 1, boot, namespace, part)), 'dead', 'the pid was given again')
   assert.equal(stateOf(named(pid, start, 'ffffff', namespace, part)), 'dead', 'before the machine started')
+  const elsewhere = { isHere: false }
+  assert.equal(stateOf(named(pid, start, 'ffffff', namespace, part), elsewhere), 'unknown', 'of another machine')
+  assert.equal(stateOf(named(pid, Number(start) + 1, boot, namespace, part), elsewhere), 'dead')
   assert.equal(stateOf(named(pid, start, boot, 'zzz', part)), 'unknown')
   assert.equal(stateOf(named(2 ** 22 + 1, start, boot, namespace, part)), 'dead')
   for (const text of ['', 'a', named(pid, start), `${own}-self`, `../${own}`]) assert.equal(stateOf(text), undefined)

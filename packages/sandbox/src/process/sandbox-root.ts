@@ -4,17 +4,17 @@ import { chmod, lstat, realpath, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { ToolError } from '@gantry/contract'
-import { isAbsent } from '@gantry/core/internal/files/private-file'
+import { codeOf, isAbsent } from '@gantry/core/internal/files/private-file'
 import { makeFolder, unreachable } from './file-access.ts'
 
-/** The folder on the host that holds what sandboxes need, and in it the folder of this process. */
+/** The host folder for sandbox files, and in it the folder of this process. */
 export interface SandboxRoot {
   readonly folder: string
-  /** What this process made: removed at `close`, or by the janitor of a later process. */
+  /** The folder of this process: removed by `close`, or by the janitor of a later process. */
   readonly run: string
-  /** Whose folder `run` is; see `ownName`. */
+  /** Owner name of `run`; see `ownName`. */
   readonly owner: string
-  /** Whether sandboxes run under uids of their own, which have to pass through both folders. */
+  /** Whether sandboxes have their own uids, which must be able to traverse both folders. */
   readonly privileged: boolean
   close(): Promise<void>
 }
@@ -23,13 +23,13 @@ const mayListNothing = 0o711
 const ownerOnly = 0o700
 const writableByOthers = 0o022
 const sticky = 0o1000
-/** The uid that a container sees for folders of users outside of it. */
-const nobody = 65_534
+/** The uid that a container shows for unmapped users. */
+const unmappedUid = 65_534
 
 /**
- * Opens the folder, made when it is absent. Where a folder above keeps the uids of sandboxes out, the usual one under the
- * system's temporary folder is opened instead. Rejects with RUNTIME_UNAVAILABLE where another user could change what is
- * in it: a sandbox executes programs from there.
+ * Opens the folder and creates it when absent. When sandbox uids cannot traverse a parent folder, the default folder under
+ * the system's temporary folder is used instead. Rejects with RUNTIME_UNAVAILABLE where another user could change its
+ * content, because a sandbox executes programs from there.
  */
 export async function openSandboxRoot(options: { readonly folder?: string } = {}): Promise<SandboxRoot> {
   const uid = process.getuid?.() ?? -1
@@ -43,15 +43,20 @@ export async function openSandboxRoot(options: { readonly folder?: string } = {}
   await check(folder, uid)
   await checkAbove(folder, uid)
   if (privileged) {
-    await chmod(folder, mode)
-    // What is above is not ours to open; what sandboxes have to pass through then lies in the usual place.
+    await chmod(folder, mode).catch((error: unknown) => {
+      throw unusable(folder, 'cannot be changed', error)
+    })
+    // Modes of parent folders are not ours to change, so the default folder is used when sandboxes cannot traverse them.
     const closed = await unreachable(folder, 'pass')
     if (closed !== undefined && folder !== usual) return openSandboxRoot()
-    if (closed !== undefined) throw unusable(folder, `cannot be reached by sandboxes: ${closed} is closed to others`)
+    if (closed !== undefined)
+      throw unusable(folder, `cannot be traversed by sandboxes: other users cannot access ${closed}`)
   }
   const owner = ownName()
   const run = join(folder, `run-${owner}`)
-  await makeFolder(run, mode)
+  await makeFolder(run, mode).catch((error: unknown) => {
+    throw unusable(folder, 'cannot be written', error)
+  })
   return { folder, run, owner, privileged, close: () => rm(run, { recursive: true, force: true }) }
 }
 
@@ -68,7 +73,8 @@ async function checkAbove(folder: string, uid: number): Promise<void> {
     const stats = await lstat(at)
     const held = (stats.mode & writableByOthers) === 0 || (stats.mode & sticky) !== 0
     if (!held) throw unusable(folder, `is in ${at}, which can be written by others`)
-    if (![0, uid, nobody].includes(stats.uid)) throw unusable(folder, `is in ${at}, which belongs to uid ${stats.uid}`)
+    if (![0, uid, unmappedUid].includes(stats.uid))
+      throw unusable(folder, `is in ${at}, which belongs to uid ${stats.uid}`)
     if (at === '/') return
   }
 }
@@ -83,38 +89,41 @@ function unusable(folder: string, why: string, cause?: unknown): ToolError {
   })
 }
 
-/** Whether the process that something is named after still runs; `unknown` when it belongs to another pid namespace. */
+/** Whether the process of an owner name is running; `unknown` when it belongs to another pid namespace or machine. */
 type OwnerState = 'alive' | 'dead' | 'unknown'
 
 const form = /^(\d{1,10})-(\d{1,20})-([0-9a-f]{6})-([0-9a-z]{1,13})-[0-9a-f]{4}$/
 
 /**
- * A name for what this process leaves on the machine: its pid, start time, boot and pid namespace, and a random part,
- * because one process may have several. A pid alone is given again, also after a restart of the machine, and means
- * another process in another container.
+ * A name for what this process leaves on the machine: its pid, start time, boot, pid namespace, and a random part,
+ * because one process may have several. A pid alone is reused, also after a reboot, and means another process in another
+ * container.
  */
 export function ownName(): string {
   return `${process.pid}-${startOf('self')}-${boot()}-${pidNamespace()}-${randomBytes(2).toString('hex')}`
 }
 
-/** Whether the process of an owner name lives; undefined for a text that is no owner name. */
-export function stateOf(name: string): OwnerState | undefined {
+/**
+ * Whether the process of an owner name is alive; undefined for a text that is no owner name. An owner of another boot is
+ * dead only where it was certainly on this machine: `isHere` is false for what an engine lists that may be on another one.
+ */
+export function stateOf(name: string, { isHere = true }: { readonly isHere?: boolean } = {}): OwnerState | undefined {
   const [, pid = '', start, thatBoot, namespace] = form.exec(name) ?? []
   if (pid === '') return undefined
-  if (thatBoot !== boot()) return 'dead'
+  if (thatBoot !== boot()) return isHere ? 'dead' : 'unknown'
   if (namespace !== pidNamespace()) return 'unknown'
   return startOf(pid) === start ? 'alive' : 'dead'
 }
 
-/** When a process started, in ticks since the machine did; undefined when there is none. A zombie counts as gone. */
+/** Start time of a process in ticks since boot; undefined when it does not exist. A zombie counts as dead. */
 function startOf(pid: string): string | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'latin1')
-    // The name of the program stands in brackets and may hold anything, brackets and spaces too.
+    // The program name is in parentheses and may contain any character, also parentheses and spaces.
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
     return fields[0] === 'Z' || fields[0] === 'X' ? undefined : fields[19]
   } catch (error) {
-    if (isAbsent(error) || (error as NodeJS.ErrnoException).code === 'ESRCH') return undefined
+    if (isAbsent(error) || codeOf(error) === 'ESRCH') return undefined
     throw error
   }
 }

@@ -18,7 +18,7 @@ function folderFor(t: TestContext): string {
   return folder
 }
 
-test('each sandbox gets a uid that no other has, from a block that is given back', async (t) => {
+test('each sandbox gets a unique uid from one claimed block, and close releases the block', async (t) => {
   const folder = folderFor(t)
   const uids = await claimUids({ folder, owner: ownName() })
   const given = Array.from({ length: 100 }, () => uids.next())
@@ -30,7 +30,7 @@ test('each sandbox gets a uid that no other has, from a block that is given back
   assert.deepEqual(readdirSync(claimsFolder(folder)), [])
 })
 
-test('a uid comes again only after its sandbox is gone, and after all others of the block', async (t) => {
+test('a uid is reused only after its release, when the block has no unused uid', async (t) => {
   const uids = await claimUids({ folder: folderFor(t), owner: ownName() })
   const given = Array.from({ length: blockSize - 1 }, () => uids.next())
   assert.equal(new Set(given).size, blockSize - 1)
@@ -42,7 +42,7 @@ test('a uid comes again only after its sandbox is gone, and after all others of 
   await uids.close()
 })
 
-test('a block that somebody claimed is left to them', async (t) => {
+test('claimUids skips a block with an existing claim', async (t) => {
   const folder = folderFor(t)
   const uids = await claimUids({ folder, owner: ownName() }, () => 7)
   const picks = [7, 7, 8]
@@ -54,20 +54,20 @@ test('a block that somebody claimed is left to them', async (t) => {
   await others.close()
 })
 
-test('when no block can be had, that is said', async (t) => {
+test('claimUids fails with RUNTIME_UNAVAILABLE when no block is free', async (t) => {
   const folder = folderFor(t)
   const uids = await claimUids({ folder, owner: ownName() }, () => 7)
-  writeFileSync(join(claimsFolder(folder), '8-somebody'), '')
+  writeFileSync(join(claimsFolder(folder), '8-stranger'), '')
   let turn = 0
   await assert.rejects(
     claimUids({ folder, owner: ownName() }, () => 7 + (turn++ % 2)),
     { code: 'RUNTIME_UNAVAILABLE' },
   )
   await uids.close()
-  assert.deepEqual(readdirSync(claimsFolder(folder)), ['8-somebody'])
+  assert.deepEqual(readdirSync(claimsFolder(folder)), ['8-stranger'])
 })
 
-test('a block is left alone while a process runs under one of its uids', asRoot, async (t) => {
+test('claimUids skips a block while a process runs under one of its uids', asRoot, async (t) => {
   const uid = first + 11 * blockSize + 5
   const child = spawn('/bin/sleep', ['60'], { uid, gid: uid })
   const exit = once(child, 'exit')

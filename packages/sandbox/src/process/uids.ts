@@ -4,38 +4,38 @@ import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import type { SandboxRoot } from './sandbox-root.ts'
 
-/** Uids for sandboxes: each gets one that no process on the machine uses. */
+/** Uids for sandboxes: each gets one that no other process on the machine uses. */
 export interface Uids {
   next(): number
-  /** Says that nothing runs under a uid any more. */
+  /** Releases a uid under which no process runs. */
   release(uid: number): void
   /** The file that claims the block. */
   readonly claim: string
-  /** Gives the block back; every sandbox must be gone. */
+  /** Releases the block; every sandbox must have ended. */
   close(): Promise<void>
 }
 
-/** Above what is given to people, containers (systemd-nspawn ends right below) and dynamic users. */
+/** Above the ranges of users, containers (systemd-nspawn ends right below) and dynamic users. */
 const first = 0x7000_0000
 const blockSize = 0x1_0000
 const blocks = 4_096
-/** One short of the block, so that 0x7fffffff, which some programs take for none, is never given. */
+/** One less than the block, so that 0x7fffffff, which some programs treat as invalid, is never used. */
 const usable = blockSize - 1
 const mostTries = 64
 
-/** The folder where blocks are claimed, one empty file `<block>-<owner>` each. */
+/** The folder of claims, one empty file `<block>-<owner>` for each block. */
 export function claimsFolder(root: string): string {
   return join(root, 'uids')
 }
 
-/** Whose claim an entry of the claims folder is. */
+/** The owner in the name of a claim file. */
 export function ownerOfClaim(entry: string): string | undefined {
   return /^\d+-(.+)$/.exec(entry)?.[1]
 }
 
 /**
- * Claims a block of uids for this process. Two who claim the same block at once both see the other's claim and both try
- * another; a claim has its owner in its name, so that no process removes one that was made again meanwhile.
+ * Claims a block of uids for this process. Two processes that claim the same block concurrently both see the other's
+ * claim and both try another. A claim has its owner in its name, so no process removes a claim that was made again.
  */
 export async function claimUids(
   { folder, owner }: Pick<SandboxRoot, 'folder' | 'owner'>,
@@ -58,7 +58,7 @@ async function isOnlyClaim(claims: string, block: number): Promise<boolean> {
   return entries.filter((entry) => entry.startsWith(`${block}-`)).length === 1
 }
 
-/** Whether a process runs under a uid of the block: one that lost its owner, or one of a process with another root folder. */
+/** Whether a process runs under a uid of the block: an orphan, or one of an owner with another root folder. */
 async function isInUse(block: number): Promise<boolean> {
   const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
   const uids = await Promise.all(pids.map(uidsOf))
@@ -75,7 +75,11 @@ function usesOf(block: number, claim: string): Uids {
   let at = 0
   return {
     next() {
-      if (used.size >= usable) throw new ToolError('SANDBOX_INIT_FAILED', 'All uids of this process are in use.')
+      // Temporary, and no fault of the sandbox: it opens no circuit and makes no dead letter.
+      if (used.size >= usable) {
+        const message = 'All uids of this process are in use; try again when a sandbox has ended.'
+        throw new ToolError('RATE_LIMITED', message, { details: { retryAfterMs: 250 } })
+      }
       let uid: number
       do {
         uid = first + block * blockSize + at

@@ -3,55 +3,60 @@ import { type SandboxLimits, ToolError } from '@gantry/contract'
 import type { Refusal } from '@gantry/core/internal/runtimes/runtime'
 import { unavailable } from './bubblewrap.ts'
 
-/** What one sandbox may use of the quotas of the uid that it shares with this process. */
+/** The part of its uid's kernel quotas that one sandbox may use. */
 export interface QuotaShare {
-  /** Registrations with epoll, over its whole life. */
+  /** Epoll registrations over the life of the sandbox. */
   readonly epollWatches: number
   /** Queued signals at a time. */
   readonly pendingSignals: number
-  /** Descriptors of one process, and descriptors on their way through sockets, of all programs of the user together. */
+  /** Descriptors of one process, and in-flight descriptors of all programs of the user together. */
   readonly openFiles: number
-  /** Says that the sandbox is gone; call it once. */
+  /** Returns the share; call it once. */
   release(): void
 }
 
 /**
- * Quotas that the kernel counts by uid, for sandboxes without a uid of their own: what they use is missing to this
- * process, which libuv ends when `epoll_ctl` fails. All sandboxes at once get half of each. The system call filter
- * refuses what is counted by uid and needed by no program: inotify and fanotify, message queues, keys, user namespaces,
- * locked and huge shared memory, and larger pipes.
+ * Quotas that the kernel counts by uid, for sandboxes that share the uid of this process: what they use is missing here,
+ * and libuv aborts when `epoll_ctl` fails. All sandboxes together get half of each. The seccomp filter refuses what
+ * is counted by uid and needed by no program: inotify and fanotify, message queues, keys, user namespaces, locked and
+ * huge shared memory, and larger pipes.
  */
 export interface UserQuotas {
-  /** Throws SANDBOX_INIT_FAILED when the sandboxes that run now leave too little for one more. */
+  /**
+   * Throws RATE_LIMITED when the running sandboxes leave too little for one more: temporary, and no fault of the sandbox,
+   * so it opens no circuit and makes no dead letter. Throws SANDBOX_INIT_FAILED when it does not fit without any either.
+   */
   take(limits: SandboxLimits): QuotaShare
-  /** Why no such sandbox ever fits; undefined when it does. */
+  /** Why such a sandbox never fits; undefined when it does. */
   refuses(limits: SandboxLimits): Refusal | undefined
 }
 
-/** The quotas of this uid; each is Infinity where the kernel sets none. */
+/** The quotas of this uid; Infinity where the kernel sets none. */
 export interface QuotaFigures {
   readonly epollWatches: number
   readonly processes: number
   readonly pendingSignals: number
-  /** Of this process; also the most that may be on their way when it passes one to another process. */
+  /** Of this process; also the limit of in-flight descriptors when it passes one to another process. */
   readonly openFiles: number
-  /** Pages of pipes beyond which no pipe can be made. */
+  /** Pipe pages above which no pipe can be created. */
   readonly pipePages: number
 }
 
-/** A sandbox gets this part of the registrations that are left, so that few have plenty and many have some. */
+/** A sandbox gets this fraction of the remaining registrations, so that few have plenty and many have some. */
 const partOfWatches = 64
 const leastWatches = 256
 const mostFiles = 1_024
 const leastFiles = 256
 const mostSignals = 1_024
 const leastSignals = 64
-/** The supervisor, bubblewrap twice, the init and its relay, and what the kernel's own count allows beyond the limit. */
+/** A sandbox may end at any time; a worker retries until the deadline of the call. */
+const retryAfterMs = 250
+/** Processes in addition to the programs: supervisor, bubblewrap twice, init and relay, and a margin of the kernel's count. */
 const besidePrograms = 24
 
 /**
- * Quotas as they are on this machine. Rejects with RUNTIME_UNAVAILABLE where one can neither be shared nor refused.
- * `planners` counts the processes of this uid that make sandboxes, which share the half between them.
+ * The quotas of this machine. Throws RUNTIME_UNAVAILABLE where one can be neither shared nor refused.
+ * `planners` counts the processes of this uid that create sandboxes and divide the half between them.
  */
 export function createUserQuotas(planners: () => number, figures: QuotaFigures = readFigures()): UserQuotas {
   if (figures.pipePages !== Number.POSITIVE_INFINITY) {
@@ -62,7 +67,7 @@ export function createUserQuotas(planners: () => number, figures: QuotaFigures =
   }
   const used = { epollWatches: 0, processes: 0, pendingSignals: 0 }
   const left = (name: keyof typeof used): number => figures[name] / 2 / Math.max(1, planners()) - used[name]
-  // A quarter, because a program comes over it by what one message holds.
+  // A quarter, because a program can exceed it by the descriptors of one message.
   const openFiles = Math.min(mostFiles, Math.max(leastFiles, Math.floor(figures.openFiles / 4)))
   const signals = Math.min(mostSignals, Math.max(leastSignals, Math.floor(figures.pendingSignals / 1_024)))
   return {
@@ -76,7 +81,9 @@ export function createUserQuotas(planners: () => number, figures: QuotaFigures =
       const short = names.filter((name) => share[name] > left(name))
       if (short.length > 0) {
         const message = `The sandboxes of this user leave too few ${short.join(', ')} for another one.`
-        throw new ToolError('SANDBOX_INIT_FAILED', message, { details: { quotas: short } })
+        if (used.processes === 0) throw new ToolError('SANDBOX_INIT_FAILED', message, { details: { quotas: short } })
+        const details = { quotas: short, retryAfterMs }
+        throw new ToolError('RATE_LIMITED', `${message} Try again when one has ended.`, { details })
       }
       for (const name of names) used[name] += share[name]
       return {
@@ -101,7 +108,7 @@ function watchesOf(left: number): number {
   return Math.max(leastWatches, Math.min(Number.MAX_SAFE_INTEGER, Math.floor(left / partOfWatches)))
 }
 
-/** How many processes of this uid have a folder of their own under the root for sandboxes. */
+/** Number of processes of this uid that have a folder under the sandbox root. */
 export function countPlanners(folder: string): number {
   return readdirSync(folder).filter((entry) => entry.startsWith('run-')).length
 }

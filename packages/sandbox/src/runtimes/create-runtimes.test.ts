@@ -43,7 +43,7 @@ function text({ outcome }: { readonly outcome: Outcome }): string {
   return new TextDecoder().decode(outcome.stdout.bytes)
 }
 
-test('a program runs in a sandbox of its own, the answer names the runtime, and nothing is left', async () => {
+test('a program runs in its own sandbox, which is disposed; the answer names the runtime, attempts and limits', async () => {
   const { runtimes, first } = setUp()
   const answer = await runtimes.run({ program: python('hello'), env: { A: '1' }, limits: { pids: 5 } }, never)
   assert.equal(text(answer), 'hello')
@@ -56,7 +56,7 @@ test('a program runs in a sandbox of its own, the answer names the runtime, and 
   assert.deepEqual(first.live(), [])
 })
 
-test('what the host demands of profiles holds for those too who name a runtime instead', async () => {
+test('the configured floor of a profile also applies to requests that name a runtime instead', async () => {
   const strong = Object.fromEntries(
     ['standard', 'wasm', 'dev', 'hardened'].map((name) => [name, { floor: 'microvm' as const }]),
   )
@@ -67,7 +67,7 @@ test('what the host demands of profiles holds for those too who name a runtime i
   }
 })
 
-test('who asks for nothing gets what is strong enough for standard, not what is cheapest', async () => {
+test('a request without profile, floor or runtime gets a runtime that meets the standard profile, not the cheapest', async () => {
   const { runtimes } = setUp({}, process_, wasm, host)
   const kindFor = async (asked: object): Promise<string> =>
     (await runtimes.run({ program: { kind: 'code', language: 'javascript', code: '' }, ...asked }, never)).runtime.kind
@@ -94,7 +94,7 @@ test('who asks for nothing gets what is strong enough for standard, not what is 
   }
 })
 
-test('what the host demands of a request holds whatever profile, runtime or floor it names', async () => {
+test('the least isolation that the host demands applies to every profile, runtime or floor of a request', async () => {
   const container: FakeOptions = { kind: 'docker', isolation: 'container', cost: 3 }
   const { runtimes } = setUp({ profiles: { dev: { unsafeHost: true } } }, wasm, process_, host, container)
   const asked = { program: python('') }
@@ -113,7 +113,7 @@ test('what the host demands of a request holds whatever profile, runtime or floo
   assert.equal(await codeOf(runtimes.run({ ...bare, least: 'wasm' }, never)), 'RUNTIME_UNAVAILABLE')
 })
 
-test('the bare host runs what a configured profile and the call both ask for', async () => {
+test('the unsafe_host runtime runs only when a configured profile and the call both select it', async () => {
   const { runtimes, first } = setUp({ profiles: { dev: { unsafeHost: true } } }, host, process_)
   const { runtime } = await runtimes.run({ program: python(''), profile: 'dev', runtime: 'unsafe_host' }, never)
   assert.deepEqual(runtime, { kind: 'unsafe_host', isolation: 'none' })
@@ -125,7 +125,7 @@ test('the bare host runs what a configured profile and the call both ask for', a
   assert.equal(first.opens, 1)
 })
 
-test('a profile gives its limits, is strict when it says so, and lets nothing be reached when it says so', async () => {
+test('a profile applies its limits, its strictness and its network setting', async () => {
   const { runtimes, first } = setUp({
     limits: { pids: 7 },
     maxLimits: { wallMs: 9_000 },
@@ -147,7 +147,7 @@ test('a profile gives its limits, is strict when it says so, and lets nothing be
   )
 })
 
-test('a request that is wrong is refused with the path, before anything starts', async () => {
+test('an invalid request is refused with its path before a sandbox starts', async () => {
   const { runtimes, first } = setUp()
   const wrong: [object, RegExp][] = [
     [{ profile: 'hardend' }, /\/profile "hardend" is not a profile \(did you mean "hardened"\?\)/],
@@ -161,7 +161,7 @@ test('a request that is wrong is refused with the path, before anything starts',
   assert.deepEqual([first.probes, first.opens], [0, 0])
 })
 
-test('wrong options are refused with their paths, all at once', () => {
+test('invalid options are refused together, each with its path', () => {
   const runtimes = [fakeRuntime({ kind: 'process' }), fakeRuntime({ kind: 'process' })]
   const wrong = {
     runtimes,
@@ -179,12 +179,12 @@ test('wrong options are refused with their paths, all at once', () => {
         error.details?.issues?.map(({ path, message }) => `${path} ${message}`),
         [
           '/profile is not an option (did you mean "profiles"?)',
+          '/pool/mx is not an option (did you mean "max"?)',
+          '/pool/max must be a whole number from 1 to 1024',
           '/runtimes/1 is a second runtime called process',
           '/maxLimits/pids must be a whole number from 1 to 4194304',
           '/limits/wallMs must be a whole number from 1 to 10',
           '/profiles/standard/floor must not be below namespaces',
-          '/pool/mx is not an option (did you mean "max"?)',
-          '/pool/max must be a whole number from 1 to 1024',
         ],
       )
       return true
@@ -193,7 +193,7 @@ test('wrong options are refused with their paths, all at once', () => {
   assert.throws(() => createRuntimes({ runtimes: [], pool: { min: 5 } }), /\/pool\/min must be at most max \(4\)/)
 })
 
-test('a start that fails is tried three times; what a program or a broken sandbox does is not', async () => {
+test('a failed sandbox start is attempted three times; a failed run is not retried', async () => {
   let failures = 2
   const { runtimes, first } = setUp(
     {},
@@ -223,7 +223,7 @@ test('a start that fails is tried three times; what a program or a broken sandbo
   assert.deepEqual([breaking.first.opens, breaking.first.live()], [1, []])
 })
 
-test('a sandbox that fails before its program began is replaced by a fresh one, not by another that waited', async () => {
+test('a warm sandbox that fails before its program starts is replaced by a new one, not by another warm one', async () => {
   let failures = 1
   const { runtimes, first, timing } = setUp(
     { pool: { min: 2 } },
@@ -251,7 +251,7 @@ test('a sandbox that fails before its program began is replaced by a fresh one, 
   await runtimes.close()
 })
 
-test('a signal ends the run with its reason, and the answer waits until the sandbox is gone', async () => {
+test('an aborted run rejects with the reason of its signal, after the sandbox is disposed', async () => {
   const gate = Promise.withResolvers<void>()
   const { runtimes, first } = setUp({}, { run: (_, signal) => untilAborted(signal), onDispose: () => gate.promise })
   const controller = new AbortController()
@@ -271,7 +271,7 @@ test('a signal ends the run with its reason, and the answer waits until the sand
   assert.equal(first.opens, 1)
 })
 
-test('nothing of a run is left on the signal of its caller', async () => {
+test('a run leaves no listener on the signal of its caller', async () => {
   const { signal } = new AbortController()
   const { runtimes } = setUp()
   for (let count = 0; count < 3; count++) await runtimes.run({ program: python('') }, signal)
@@ -279,7 +279,7 @@ test('nothing of a run is left on the signal of its caller', async () => {
   assert.equal(getEventListeners(signal, 'abort').length, 0)
 })
 
-test('a signal that comes while a sandbox opens leaves nothing behind', async () => {
+test('a run aborted while its sandbox opens leaves no sandbox', async () => {
   const gate = Promise.withResolvers<void>()
   const { runtimes, first } = setUp({}, { onOpen: () => gate.promise })
   const controller = new AbortController()
@@ -291,7 +291,7 @@ test('a signal that comes while a sandbox opens leaves nothing behind', async ()
   assert.deepEqual(first.live(), [])
 })
 
-test('a runtime is probed once, however many run, and not before the first of them', async () => {
+test('a runtime is probed once for concurrent runs, and not before the first run', async () => {
   const { runtimes, list } = setUp({}, wasm, process_)
   assert.deepEqual(
     list.map(({ probes }) => probes),
@@ -304,7 +304,7 @@ test('a runtime is probed once, however many run, and not before the first of th
   )
 })
 
-test('the list says of each runtime what works, what does not and why', async () => {
+test('the runtime list reports availability, limits, breaches and the reason for each runtime', async () => {
   const broken = {
     available: false,
     reason: 'An attack got through.',
@@ -340,7 +340,7 @@ test('the list says of each runtime what works, what does not and why', async ()
   ])
 })
 
-test('by default sandboxes wait for what is run often, and each is used once', async () => {
+test('by default the pool keeps warm sandboxes for frequent runs, and each is used once', async () => {
   const timing = fakeTiming()
   const runtime = fakeRuntime({ kind: 'process' })
   const runtimes = createRuntimes({ runtimes: [runtime], timing })
@@ -357,7 +357,7 @@ test('by default sandboxes wait for what is run often, and each is used once', a
   assert.equal(timing.pending, 0)
 })
 
-test('runtimes are closed when the last of their sandboxes is gone', async () => {
+test('closing closes a runtime after the last of its sandboxes is disposed', async () => {
   const gate = Promise.withResolvers<void>()
   const { runtimes, first } = setUp({}, { run: (_, signal) => untilAborted(signal), onDispose: () => gate.promise })
   const run = codeOf(runtimes.run({ program: python('') }, never))
@@ -371,7 +371,7 @@ test('runtimes are closed when the last of their sandboxes is gone', async () =>
   assert.equal(await run, 'CANCELLED')
 })
 
-test('closing cancels what runs, waits for its end and closes the runtimes; then nothing runs any more', async () => {
+test('closing cancels running programs, waits for them and closes the runtimes; later runs are refused', async () => {
   const { runtimes, first } = setUp({}, { run: (_, signal) => untilAborted(signal) })
   const run = codeOf(runtimes.run({ program: python('') }, never))
   await settled()
@@ -383,7 +383,7 @@ test('closing cancels what runs, waits for its end and closes the runtimes; then
   assert.equal(await codeOf(runtimes.run({ program: python('') }, never)), 'RUNTIME_UNAVAILABLE')
 })
 
-test('a sandbox that fails to go away does not change what became of the program', async () => {
+test('a failed dispose of a sandbox does not change the outcome of its program', async () => {
   const { runtimes } = setUp(
     {},
     {
@@ -395,7 +395,7 @@ test('a sandbox that fails to go away does not change what became of the program
   assert.equal(text(await runtimes.run({ program: python('done') }, never)), 'done')
 })
 
-test('what runs and what waits can be asked at any time', async () => {
+test('load reports the numbers of running and waiting sandboxes', async () => {
   const { runtimes } = setUp({}, { run: (_, signal) => untilAborted(signal) })
   assert.deepEqual(runtimes.load(), { running: 0, waiting: 0 })
   const stop = new AbortController()
@@ -406,7 +406,7 @@ test('what runs and what waits can be asked at any time', async () => {
   assert.deepEqual(runtimes.load(), { running: 0, waiting: 0 })
 })
 
-test('the start of a sandbox and the run in it are spans, and a failed start is one that failed', async () => {
+test('each sandbox start and each run is a span, and a failed start is a failed span', async () => {
   const tracer = memoryTracer()
   const failures = [new ToolError('SANDBOX_INIT_FAILED', 'No room.')]
   const onOpen = (): void => {

@@ -1,16 +1,16 @@
-import type { Isolation } from '@gantry/contract'
 import type { Runtime } from '@gantry/core/internal/runtimes/runtime'
-import type { RuntimeInfo } from '@gantry/core/internal/runtimes/runtimes'
+import type { RuntimeInfo, Runtimes, RuntimeVerdict } from '@gantry/core/internal/runtimes/runtimes'
 import { createProcessRuntime } from '../drivers/process.ts'
 import { createUnsafeHostRuntime } from '../drivers/unsafe-host.ts'
 import { createLanguages } from '../languages/languages.ts'
+import { knownKinds } from '../selection/select.ts'
 import { createSessions } from '../sessions/sessions.ts'
 import { createRuntimes } from './create-runtimes.ts'
 import { checkSandboxOptions, type SandboxOptions, type SandboxRuntimes } from './options.ts'
 
 /**
- * The runtimes `process` and `unsafe_host`, with those of `use`. Nothing is started before the first request.
- * Throws CONFIG_INVALID with the path of each wrong option.
+ * Creates the runtimes `process` and `unsafe_host`, and adds those of `use`. Nothing starts before the first request.
+ * Throws CONFIG_INVALID with the path of each invalid option.
  */
 export function createSandboxes(options: SandboxOptions = {}): SandboxRuntimes {
   checkSandboxOptions(options)
@@ -29,43 +29,45 @@ export function createSandboxes(options: SandboxOptions = {}): SandboxRuntimes {
   ]
   const replaced = new Set(use.map(({ kind }) => kind))
   const runtimes = [...use, ...own.filter(({ kind }) => !replaced.has(kind))]
-  const door = createRuntimes({ ...rest, runtimes })
+  const all = createRuntimes({ ...rest, runtimes })
   const { timing } = rest
-  const sessions = createSessions(door, { ...times, ...(timing === undefined ? {} : { timing }) })
+  const sessions = createSessions(all, { ...times, ...(timing === undefined ? {} : { timing }) })
   const close = async (): Promise<void> => {
     await sessions.closeAll()
-    await door.close()
+    await all.close()
   }
   const list = async (signal: AbortSignal): Promise<readonly RuntimeInfo[]> => {
-    const present = await door.list(signal)
-    return [...present, ...runtimesWithoutDriver(present)]
+    const present = await all.list(signal)
+    return [...present, ...absentRuntimes(present)]
   }
-  return { ...door, list, languages, sessions, close }
+  const explain: Runtimes['explain'] = async (program, confinement, signal) => {
+    const choice = await all.explain(program, confinement, signal)
+    return { ...choice, runtimes: [...choice.runtimes, ...absentVerdicts(choice.runtimes)] }
+  }
+  return { ...all, list, explain, languages, sessions, close }
 }
 
-/** Kinds of runtimes that Gantry names, for which this version brings no driver. */
-const kinds: readonly (readonly [kind: string, isolation: Isolation])[] = [
-  ['docker', 'container'],
-  ['containerd', 'container'],
-  ['gvisor', 'kernel'],
-  ['kata', 'microvm'],
-  ['kubernetes', 'container'],
-  ['firecracker', 'microvm'],
-  ['qemu', 'microvm'],
-  ['remote', 'none'],
-  ['proxmox_lxc', 'container'],
-  ['temporal', 'none'],
-]
-
-/** The kinds without a driver as `gantry doctor` lists them, so that the reason is the same before and at a call. */
-function runtimesWithoutDriver(present: readonly RuntimeInfo[]): readonly RuntimeInfo[] {
+/** The kinds that are not there never serve; `explain` names them with what would create them. */
+function absentVerdicts(present: readonly RuntimeVerdict[]): readonly RuntimeVerdict[] {
   const there = new Set(present.map(({ kind }) => kind))
-  return kinds
-    .filter(([kind]) => !there.has(kind))
-    .map(([kind, isolation]) => ({
-      ...{ kind, isolation, available: false, version: null, startMs: null },
-      ...{ limits: {}, languages: [], attacks: [], breached: [] },
-      reason: `This version has no driver for ${kind}.`,
-      remedy: 'Use `process` or `wasm`; a call that names it is refused with RUNTIME_UNAVAILABLE.',
+  return knownKinds
+    .filter(({ kind }) => !there.has(kind))
+    .map(({ kind, isolation, reason, remedy }) => ({ kind, isolation, verdict: 'refused', reason, remedy }))
+}
+
+/** The kinds that are not there, as `gantry doctor` lists them; a call that names one is refused with the same reason. */
+function absentRuntimes(present: readonly RuntimeInfo[]): readonly RuntimeInfo[] {
+  const there = new Set(present.map(({ kind }) => kind))
+  return knownKinds
+    .filter(({ kind }) => !there.has(kind))
+    .map((known) => ({
+      ...known,
+      available: false,
+      version: null,
+      startMs: null,
+      limits: {},
+      languages: [],
+      attacks: [],
+      breached: [],
     }))
 }

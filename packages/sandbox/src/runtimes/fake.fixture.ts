@@ -14,7 +14,7 @@ import type { Cancel, Timing } from '../pools/timing.ts'
 
 export const never = new AbortController().signal
 
-/** Lets everything happen that is not waiting for a time. */
+/** Runs everything that does not wait for a timer. */
 export function settled(): Promise<void> {
   return new Promise((resolve) => {
     setImmediate(resolve)
@@ -22,13 +22,13 @@ export function settled(): Promise<void> {
 }
 
 export interface FakeTiming extends Timing {
-  /** Timers that are set. */
+  /** Number of pending timers. */
   readonly pending: number
-  /** Lets time pass; each timer fires at its own time, and what it starts gets on before the next. */
+  /** Advances time; each timer fires at its own time, and its microtasks run before the next. */
   advance(ms: number): Promise<void>
 }
 
-/** A clock that moves when told. */
+/** A clock that only `advance` moves. */
 export function fakeTiming(): FakeTiming {
   const timers = new Set<{ readonly at: number; readonly work: () => void }>()
   let time = 1_000
@@ -61,7 +61,8 @@ export interface FakeSandbox extends Sandbox {
   readonly spec: SandboxSpec
   readonly jobs: readonly SandboxJob[]
   readonly disposed: boolean
-  /** Ends it from inside. */
+  readonly paused: boolean
+  /** Ends the sandbox from inside. */
   die(): void
 }
 
@@ -71,23 +72,29 @@ export interface FakeOptions extends Partial<Pick<Runtime, 'programs' | 'idleByt
   readonly cost?: number
   readonly probe?: (signal: AbortSignal) => Probe | Promise<Probe>
   readonly refuses?: (spec: SandboxSpec) => Refusal | undefined
-  /** May wait, or throw to let the start fail. */
+  /** May wait, or throw to fail the start. */
   readonly onOpen?: (spec: SandboxSpec, signal: AbortSignal) => unknown
-  /** Opens although the signal came meanwhile, as a runtime may that was just ready. */
+  /** Opens although the signal aborted meanwhile, as a runtime may that was already ready. */
   readonly opensLate?: boolean
   /** May wait. */
   readonly onDispose?: (sandbox: FakeSandbox) => unknown
+  /** What sandboxes use, when they say so. */
+  readonly memoryBytes?: (sandbox: FakeSandbox) => number | undefined
+  /** Called before a sandbox is paused or resumed; may wait, or throw. Without it sandboxes cannot be paused. */
+  readonly onPausing?: (what: 'pause' | 'resume', sandbox: FakeSandbox) => unknown
+  /** What `kill` returns; sandboxes have none when absent. */
+  readonly kill?: () => boolean
   readonly run?: (job: SandboxJob, signal: AbortSignal, sandbox: FakeSandbox) => Outcome | Promise<Outcome>
 }
 
 export interface FakeRuntime extends Runtime {
-  /** All that were ever opened. */
+  /** All sandboxes that were ever opened. */
   readonly sandboxes: readonly FakeSandbox[]
   readonly probes: number
-  /** Calls of `open`, failed ones too. */
+  /** Calls of `open`, including failed ones. */
   readonly opens: number
   readonly closed: boolean
-  /** Opened and not disposed. */
+  /** Sandboxes that are open. */
   live(): readonly FakeSandbox[]
 }
 
@@ -104,7 +111,7 @@ export function python(code: string): Program {
   return { kind: 'code', language: 'python', code }
 }
 
-/** What a program comes to that prints a text. */
+/** The outcome of a program that prints a text. */
 export function printed(text: string, hit?: SandboxLimit): Outcome {
   const bytes = new TextEncoder().encode(text)
   const none = { bytes: new Uint8Array(), total: 0, truncated: false }
@@ -120,10 +127,10 @@ export function printed(text: string, hit?: SandboxLimit): Outcome {
   }
 }
 
-/** A runtime that runs nothing, and fails when it is used against its contract. */
+/** A runtime that runs nothing and fails when its contract is violated. */
 export function fakeRuntime(options: FakeOptions = {}): FakeRuntime {
   const { kind = 'fake', isolation = 'namespaces', cost = 1, probe = () => works, idleBytes } = options
-  // Where there is WebAssembly alone there is no shell, and elsewhere no WASI.
+  // The wasm runtime has no shell; the others have no WASI.
   const { programs = isolation === 'wasm' ? ['code', 'wasi'] : ['code', 'argv', 'script'] } = options
   const sandboxes: FakeSandbox[] = []
   let [probes, opens, closed] = [0, 0, false]
@@ -168,10 +175,22 @@ export function fakeRuntime(options: FakeOptions = {}): FakeRuntime {
 function fakeSandbox(id: string, spec: SandboxSpec, options: FakeOptions): FakeSandbox {
   const { promise: ended, resolve: end } = Promise.withResolvers<void>()
   const jobs: SandboxJob[] = []
-  let [dead, disposed, running] = [false, false, false]
+  let [dead, disposed, running, paused] = [false, false, false, false]
   void ended.then(() => {
     dead = true
   })
+  const { memoryBytes, onPausing, kill } = options
+  let changing = false
+  const change = async (what: 'pause' | 'resume'): Promise<void> => {
+    assert.ok(!changing && !running && paused === (what === 'resume'), `${id}: ${what} out of turn`)
+    changing = true
+    try {
+      await onPausing?.(what, sandbox)
+      paused = what === 'pause'
+    } finally {
+      changing = false
+    }
+  }
   const sandbox: FakeSandbox = {
     id,
     spec,
@@ -180,12 +199,19 @@ function fakeSandbox(id: string, spec: SandboxSpec, options: FakeOptions): FakeS
     get disposed() {
       return disposed
     },
+    get paused() {
+      return paused
+    },
     die: end,
+    ...(memoryBytes === undefined ? {} : { memoryBytes: () => memoryBytes(sandbox) }),
+    ...(onPausing === undefined ? {} : { pausing: { pause: () => change('pause'), resume: () => change('resume') } }),
+    ...(kill === undefined ? {} : { kill: async () => kill() }),
     async run(job, signal) {
       assert.ok(!disposed, `${id} was used after its end`)
       assert.ok(!running, `${id} was used by two at a time`)
       assert.ok(jobs.length === 0 || spec.session === true, `${id} was used twice`)
       assert.ok(!dead, `${id} was used when it was dead`)
+      assert.ok(!paused && !changing, `${id} was used when it was paused`)
       signal.throwIfAborted()
       jobs.push(job)
       running = true
@@ -205,7 +231,7 @@ function fakeSandbox(id: string, spec: SandboxSpec, options: FakeOptions): FakeS
   return sandbox
 }
 
-/** Never settles but by the signal. */
+/** Settles only when the signal aborts. */
 export function untilAborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
     if (signal.aborted) reject(signal.reason)

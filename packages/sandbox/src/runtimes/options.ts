@@ -1,7 +1,10 @@
-import { type Issue, type SandboxLimits, ToolError } from '@gantry/contract'
+import type { Issue, SandboxLimits } from '@gantry/contract'
+import { isObject, isText } from '@gantry/contract/internal/json'
+import { isFunction } from '@gantry/core/internal/json/plain'
+import { type Check, callback, either, having, listOf, part, whole } from '@gantry/core/internal/options/option'
+import { checkOptions, type OptionsShape, optionsCheck, refuse } from '@gantry/core/internal/options/options'
 import type { Runtime } from '@gantry/core/internal/runtimes/runtime'
 import type { Runtimes } from '@gantry/core/internal/runtimes/runtimes'
-import { unknownKeys } from '@gantry/core/internal/search/near'
 import type { LanguageRow, Languages } from '../languages/languages.ts'
 import { defaultPools, type PoolFault, type PoolsSettings } from '../pools/pools.ts'
 import { systemTiming, type Timing } from '../pools/timing.ts'
@@ -9,26 +12,26 @@ import { absoluteMaxima, defaultLimits, defaultMaxima, limitIssues } from '../se
 import { type Profile, type ProfileOptions, readProfiles } from '../selection/profiles.ts'
 import { checkSessionsOptions, type Sessions, type SessionsOptions } from '../sessions/sessions.ts'
 
-/** How runtimes are put together; all but the runtimes may be left out. */
+/** Options of combined runtimes; only `runtimes` is required. */
 export interface RuntimesOptions {
-  /** Each kind once. Closed with what is made of them. */
+  /** Each kind once. They are closed with the combined runtimes. */
   readonly runtimes: readonly Runtime[]
-  /** Over the built-in profiles, or beside them. */
+  /** Override built-in profiles or add new ones. */
   readonly profiles?: { readonly [name: string]: ProfileOptions }
-  /** What a run may use when neither it nor its profile says. */
+  /** Default limits of a run, below those of the run and its profile. */
   readonly limits?: Partial<SandboxLimits>
-  /** What a run may ask for. */
+  /** Maxima of the limits that a run may request. */
   readonly maxLimits?: Partial<SandboxLimits>
-  /** Sandboxes started ahead: by demand when absent, none when false. */
+  /** Settings of warm sandboxes: sized by demand when absent, none when false. */
   readonly pool?: false | Partial<PoolsSettings>
-  /** Hears of sandboxes that could not be started ahead, or did not last; what it throws is ignored. */
+  /** Called for each warm sandbox that failed to start or ended before it was taken; errors it throws are ignored. */
   readonly onFault?: (fault: PoolFault) => void
   readonly timing?: Timing
-  /** Source of randomness for the delay before another start. */
+  /** Source of randomness for the delay between starts. */
   readonly random?: () => number
 }
 
-/** Options with everything filled in. */
+/** Options with all defaults applied. */
 export interface RuntimesSettings {
   readonly cheapestFirst: readonly Runtime[]
   readonly profiles: ReadonlyMap<string, Profile>
@@ -40,40 +43,47 @@ export interface RuntimesSettings {
   readonly random: () => number
 }
 
-const keys = ['runtimes', 'profiles', 'limits', 'maxLimits', 'pool', 'onFault', 'timing', 'random']
-const unknown = 'is not an option'
-/** Node's timers overflow beyond this, and fire at once. */
+/** Node's timers overflow above this and fire at once. */
 const longestMs = 2_147_483_647
-const poolRanges: { readonly [Key in keyof PoolsSettings]: readonly [number, number] } = {
-  min: [0, 1_024],
-  max: [1, 1_024],
-  maxTotal: [1, 4_096],
-  maxMemoryBytes: [1, Number.MAX_SAFE_INTEGER],
-  maxIdleMs: [1, longestMs],
-}
 
-/** Fills in what is missing, or throws CONFIG_INVALID with the path of each wrong option. */
+const poolCheck = optionsCheck<PoolsSettings>({
+  members: {
+    min: whole(0, 1_024),
+    max: whole(1, 1_024),
+    maxTotal: whole(1, 4_096),
+    maxMemoryBytes: whole(1),
+    maxIdleMs: whole(1, longestMs),
+  },
+})
+const runtimesList = listOf(
+  part(
+    (value) => isObject(value) && isText(value.kind) && isFunction(value.open) && isFunction(value.probe),
+    'a runtime',
+  ),
+)
+const shared: Omit<OptionsShape<RuntimesOptions>['members'], 'runtimes'> = {
+  profiles: true,
+  limits: true,
+  maxLimits: true,
+  pool: either(
+    part((value) => value === false, 'false'),
+    poolCheck,
+  ),
+  onFault: callback,
+  timing: having('now', 'after'),
+  random: callback,
+}
+const runtimesCheck = optionsCheck<RuntimesOptions>({
+  members: { runtimes: runtimesList, ...shared },
+  required: ['runtimes'],
+})
+
+/** Applies the defaults, or throws CONFIG_INVALID with the path of each invalid option. */
 export function settingsOf(options: RuntimesOptions): RuntimesSettings {
   const { runtimes, pool, onFault = () => undefined, timing = systemTiming, random = Math.random } = options
-  const maxLimits = { ...defaultMaxima, ...stated(options.maxLimits) }
-  const { profiles, issues } = readProfiles(options.profiles, {
-    maxima: maxLimits,
-    kinds: runtimes.map(({ kind }) => kind),
-  })
-  const faults = [
-    ...unknownKeys(options, keys, '', unknown),
-    ...kindIssues(runtimes),
-    ...limitIssues(options.maxLimits, '/maxLimits', absoluteMaxima),
-    ...limitIssues(options.limits, '/limits', maxLimits),
-    ...issues,
-    ...poolIssues(pool),
-  ]
-  if (faults.length > 0) {
-    const text = faults.map(({ path, message }) => `${path} ${message}`).join('; ')
-    throw new ToolError('CONFIG_INVALID', `Runtimes were given wrong options: ${text}.`, {
-      details: { issues: faults },
-    })
-  }
+  const kinds = runtimes.map(({ kind }) => kind)
+  const { issues, profiles, maxLimits } = readShared(options, kinds)
+  refuse('options of runtimes', [...runtimesCheck.issues(options, ''), ...kindIssues(kinds), ...issues])
   return {
     cheapestFirst: runtimes.toSorted((one, other) => one.cost - other.cost),
     profiles,
@@ -86,8 +96,23 @@ export function settingsOf(options: RuntimesOptions): RuntimesSettings {
   }
 }
 
-function kindIssues(runtimes: readonly Runtime[]): Issue[] {
-  const kinds = runtimes.map(({ kind }) => kind)
+/** Checks that span several options: profiles, limits within their maxima, and the bounds of the pool. */
+function readShared(
+  { profiles, limits, maxLimits: most, pool }: Omit<RuntimesOptions, 'runtimes'>,
+  kinds: readonly string[],
+) {
+  const maxLimits: SandboxLimits = { ...defaultMaxima, ...stated(most) }
+  const read = readProfiles(profiles, { maxima: maxLimits, kinds })
+  const issues: readonly Issue[] = [
+    ...limitIssues(most, '/maxLimits', absoluteMaxima),
+    ...limitIssues(limits, '/limits', maxLimits),
+    ...read.issues,
+    ...poolIssues(pool),
+  ]
+  return { issues, maxLimits, profiles: read.profiles }
+}
+
+function kindIssues(kinds: readonly string[]): Issue[] {
   return kinds.flatMap((kind, index): Issue[] =>
     kinds.indexOf(kind) === index
       ? []
@@ -95,47 +120,37 @@ function kindIssues(runtimes: readonly Runtime[]): Issue[] {
   )
 }
 
-function poolIssues(pool: unknown): Issue[] {
-  if (pool === undefined || pool === false) return []
-  if (typeof pool !== 'object' || pool === null || Array.isArray(pool)) {
-    return [{ path: '/pool', message: 'must be false or an object' }]
-  }
-  const values: { readonly [key: string]: unknown } = { ...pool }
-  const issues = Object.entries(poolRanges).flatMap(([key, [least, most]]): Issue[] => {
-    const value = values[key]
-    if (value === undefined || (Number.isInteger(value) && Number(value) >= least && Number(value) <= most)) return []
-    return [{ path: `/pool/${key}`, message: `must be a whole number from ${least} to ${most}` }]
-  })
-  const { min, max } = { ...defaultPools, ...stated(pool as Partial<PoolsSettings>) }
-  if (issues.length === 0 && min > max) issues.push({ path: '/pool/min', message: `must be at most max (${max})` })
-  return [...unknownKeys(pool, Object.keys(poolRanges), '/pool', unknown), ...issues]
+function poolIssues(pool: RuntimesOptions['pool']): Issue[] {
+  if (pool === undefined || pool === false || !poolCheck.fits(pool)) return []
+  const { min, max } = { ...defaultPools, ...stated(pool) }
+  return min > max ? [{ path: '/pool/min', message: `must be at most max (${max})` }] : []
 }
 
-/** What was given, without what is undefined. */
+/** The options without undefined members. */
 function stated<T extends object>(given: T | undefined): T | undefined {
   if (typeof given !== 'object' || given === null) return undefined
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as T
 }
 
-/** How the sandboxes of an executor are set up; all of it may be left out. */
+/** Sandbox options of an executor; all are optional. */
 export interface SandboxOptions extends Omit<RuntimesOptions, 'runtimes'> {
-  /** Runtimes of your own, besides `process`, `wasm` and `unsafe_host`; one of the same kind takes its place. */
+  /** Runtimes in addition to `process`, `wasm` and `unsafe_host`; one of the same kind replaces it. */
   readonly use?: readonly Runtime[]
-  /** Where sandboxes keep what they need on the host; a private folder under the system's temporary one when absent. */
+  /** Host folder for sandbox files; a private folder under the system's temporary folder when absent. */
   readonly root?: string
-  /** A folder with a system of its own (`usr`, `bin`, `etc` …) for the process runtime, instead of the host's programs. */
+  /** A folder with a root file system (`usr`, `bin`, `etc` …) for the process runtime, replacing the host's programs. */
   readonly rootfs?: string
-  /** Further folders of the host that programs of the process runtime see, read-only, under the same path. */
+  /** Further host folders that the process runtime mounts read-only under the same path. */
   readonly readOnlyFolders?: readonly string[]
-  /** How many processors a sandbox may use at a time; one when absent. */
+  /** Processors that a sandbox may use at a time; 1 when absent. */
   readonly processors?: number
-  /** How long interpreters that keep their state may last, and how many there may be. */
+  /** Lifetimes and limits of sessions. */
   readonly sessions?: Omit<SessionsOptions, 'timing'>
-  /** Languages beside those that are built in, or in their place. */
+  /** Languages that are added to the built-in ones or replace them. */
   readonly languages?: readonly LanguageRow[]
 }
 
-/** All runtimes as one, with the languages and sessions that they serve. */
+/** All runtimes combined, with their languages and sessions. */
 export interface SandboxRuntimes extends Runtimes {
   readonly languages: Languages
   /** Interpreters that keep their state; they end with the runtimes. */
@@ -144,55 +159,34 @@ export interface SandboxRuntimes extends Runtimes {
 
 const ownKinds = ['wasm', 'process', 'unsafe_host'] as const
 
-const sandboxKeys = [
-  ...['use', 'root', 'rootfs', 'readOnlyFolders', 'processors', 'languages', 'sessions'],
-  ...['profiles', 'limits', 'maxLimits', 'pool', 'onFault', 'timing', 'random'],
-]
+const folder = { type: 'string', minLength: 1, description: 'the path of a folder' }
+const members: OptionsShape<SandboxOptions>['members'] = {
+  use: runtimesList,
+  root: folder,
+  rootfs: folder,
+  readOnlyFolders: { type: 'array', items: folder },
+  processors: { type: 'number', exclusiveMinimum: 0, maximum: 1_024, description: 'above 0' },
+  languages: part(Array.isArray, 'a list of languages'),
+  sessions: true,
+  ...shared,
+}
 
-/** Throws CONFIG_INVALID for options that no sandbox could be made with; looks at nothing but the options. */
-export function checkSandboxOptions(options: SandboxOptions): void {
-  const issues = [...unknownKeys(options, sandboxKeys, '', 'is not an option'), ...shapeIssues(options)]
-  if (issues.length === 0) {
-    const {
-      use = [],
-      root: _root,
-      rootfs: _system,
-      readOnlyFolders: _seen,
-      processors: _cores,
-      languages: _own,
-      sessions,
-      ...rest
-    } = options
+/** Checks options of sandboxes without touching the host. Throws CONFIG_INVALID with the path of each invalid one. */
+export type SandboxOptionsCheck = (options: SandboxOptions) => void
+
+export const checkSandboxOptions: SandboxOptionsCheck = sandboxOptionsCheck({})
+
+/** The check of options that configure further runtimes, each under its kind. */
+export function sandboxOptionsCheck(drivers: { readonly [kind: string]: Check }): SandboxOptionsCheck {
+  const check = optionsCheck<SandboxOptions>({ members: { ...members, ...drivers } })
+  return (options) => {
+    checkOptions('options of sandboxes', check, options)
+    const { use = [], sessions } = options
     checkSessionsOptions(sessions)
-    const kinds = [...new Set([...ownKinds, ...use.map(({ kind }) => kind)])]
-    settingsOf({ ...rest, runtimes: kinds.map((kind) => ({ kind, cost: 0 }) as Runtime) })
-    return
+    const configured = Object.entries(options).flatMap(([key, value]) =>
+      Object.hasOwn(drivers, key) && value !== undefined ? [key] : [],
+    )
+    const kinds = new Set([...ownKinds, ...configured, ...use.map(({ kind }) => kind)])
+    refuse('options of sandboxes', readShared(options, [...kinds]).issues)
   }
-  const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
-  throw new ToolError('CONFIG_INVALID', `Sandboxes were given wrong options: ${text}.`, { details: { issues } })
-}
-
-function shapeIssues({ use, root, rootfs, readOnlyFolders, processors, languages }: SandboxOptions): Issue[] {
-  const isText = (value: unknown): boolean => typeof value === 'string' && value !== ''
-  const checks: readonly (readonly [string, unknown, (value: unknown) => boolean, string])[] = [
-    ['/use', use, (value) => Array.isArray(value) && value.every(isRuntime), 'must be a list of runtimes'],
-    ['/root', root, isText, 'must be the path of a folder'],
-    ['/rootfs', rootfs, isText, 'must be the path of a folder'],
-    [
-      '/readOnlyFolders',
-      readOnlyFolders,
-      (value) => Array.isArray(value) && value.every(isText),
-      'must be a list of paths of folders',
-    ],
-    ['/processors', processors, (value) => typeof value === 'number' && value > 0 && value <= 1_024, 'must be above 0'],
-    ['/languages', languages, Array.isArray, 'must be a list of languages'],
-  ]
-  return checks.flatMap(([path, value, fits, message]) =>
-    value === undefined || fits(value) ? [] : [{ path, message }],
-  )
-}
-
-function isRuntime(value: unknown): boolean {
-  const { kind, open, probe } = (value ?? {}) as { kind?: unknown; open?: unknown; probe?: unknown }
-  return typeof kind === 'string' && typeof open === 'function' && typeof probe === 'function'
 }

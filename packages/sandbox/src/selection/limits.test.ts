@@ -14,7 +14,7 @@ function issuesOf(asked: unknown, ...rest: SandboxLimits[]): readonly string[] {
   return []
 }
 
-test('who asks for nothing gets the defaults, cut to the maxima', () => {
+test('a request without limits gets the defaults, capped at the maxima', () => {
   assert.deepEqual(resolveLimits({}), defaultLimits)
   const low = { ...defaultMaxima, wallMs: 1_000, memoryBytes: 33_554_432 }
   assert.deepEqual(resolveLimits({}, defaultLimits, low), {
@@ -25,7 +25,7 @@ test('who asks for nothing gets the defaults, cut to the maxima', () => {
   })
 })
 
-test('what is asked for is given as it is asked for or refused, never changed', () => {
+test('a requested limit is applied unchanged or refused', () => {
   const odd = fc.constantFrom(0, -1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 1e300, 1e12)
   const near = (name: keyof SandboxLimits) =>
     fc.oneof({ weight: 19, arbitrary: fc.integer({ min: 1, max: defaultMaxima[name] }) }, { weight: 1, arbitrary: odd })
@@ -59,24 +59,24 @@ test('a limit out of range is refused with its path and the range', () => {
   assert.equal(issuesOf({ cpuMs: undefined }).length, 0)
 })
 
-test('a limit that there is not is refused with the one that was perhaps meant', () => {
+test('an unknown limit is refused with the nearest known name', () => {
   assert.deepEqual(issuesOf({ memoryByte: 1 }), ['/limits/memoryByte is not a limit (did you mean "memoryBytes"?)'])
   assert.equal(issuesOf(JSON.parse('{"__proto__": 1}')).length, 1)
   assert.deepEqual(issuesOf([1]), ['/limits must be an object of limits'])
 })
 
-test('the default workspace is at most half of the memory in which it lies', () => {
+test('the default workspace size is at most half of the memory limit', () => {
   assert.equal(resolveLimits({ memoryBytes: 33_554_432 }).diskBytes, 16_777_216)
   assert.equal(resolveLimits({ memoryBytes: 1_073_741_824 }).diskBytes, defaultLimits.diskBytes)
 })
 
-test('a workspace larger than the memory is refused, be the memory asked for or not', () => {
+test('a workspace larger than the memory limit is refused, requested or default', () => {
   const words = 'because the workspace lies in memory'
   assert.match(issuesOf({ memoryBytes: 33_554_432, diskBytes: 33_554_433 })[0] ?? '', new RegExp(words))
   assert.match(issuesOf({ diskBytes: defaultLimits.memoryBytes + 1 })[0] ?? '', new RegExp(words))
   assert.equal(resolveLimits({ memoryBytes: 33_554_432, diskBytes: 33_554_432 }).diskBytes, 33_554_432)
 })
 
-test('no disk of size 0 can be had, which the kernel would take for one without a limit', () => {
+test('a disk of size 0 is refused, because the kernel takes it for unlimited', () => {
   assert.equal(issuesOf({ diskBytes: 0 }, defaultLimits, absoluteMaxima).length, 1)
 })

@@ -1,5 +1,6 @@
-import { type Issue, type SandboxLimit, type SandboxLimits, ToolError } from '@gantry/contract'
-import { unknownKeys } from '@gantry/core/internal/search/near'
+import type { Issue, SandboxLimit, SandboxLimits, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
+import { refusal, unknownMembers } from '@gantry/core/internal/options/options'
 
 const mebibyte = 1_048_576
 
@@ -25,7 +26,7 @@ export const defaultMaxima: SandboxLimits = {
   stderrBytes: 16 * mebibyte,
 }
 
-/** What maxima may be set to; Node's timers overflow beyond the first, and fire at once. */
+/** Upper bounds of configured maxima; Node's timers overflow above the first and fire at once. */
 export const absoluteMaxima: SandboxLimits = {
   wallMs: 2_147_483_647,
   cpuMs: 2_147_483_647,
@@ -36,7 +37,7 @@ export const absoluteMaxima: SandboxLimits = {
   stderrBytes: 1_024 * mebibyte,
 }
 
-/** Below these no sandbox starts; a disk of 0 would even mean one without a limit to the kernel. */
+/** Below these no sandbox starts; a tmpfs of size 0 would even be unlimited. */
 const minima: SandboxLimits = {
   wallMs: 1,
   cpuMs: 1,
@@ -47,12 +48,20 @@ const minima: SandboxLimits = {
   stderrBytes: 0,
 }
 
-export const limitNames = Object.keys(defaultLimits) as readonly SandboxLimit[]
+export const limitNames: readonly SandboxLimit[] = [
+  'wallMs',
+  'cpuMs',
+  'memoryBytes',
+  'pids',
+  'diskBytes',
+  'stdoutBytes',
+  'stderrBytes',
+]
 
 /**
- * The limits of one run: what was asked for, as it was asked, and defaults for the rest, cut to the maxima. Files of the
- * workspace lie in memory, so the default for them is at most half of it.
- * - Errors: INPUT_INVALID with the path of each limit that is unknown, out of range or at odds with another.
+ * The limits of one run: requested limits unchanged, defaults for the rest, capped at the maxima. The workspace is in
+ * memory, so its default is at most half of the memory limit.
+ * - Errors: INPUT_INVALID with the path of each limit that is unknown, out of range or inconsistent with another.
  */
 export function resolveLimits(
   asked: Partial<SandboxLimits>,
@@ -70,16 +79,13 @@ export function resolveLimits(
 /** Issues of configured limits; none when they are absent. */
 export function limitIssues(limits: unknown, path: string, maxima: SandboxLimits): Issue[] {
   if (limits === undefined) return []
-  if (typeof limits !== 'object' || limits === null || Array.isArray(limits)) {
-    return [{ path, message: 'must be an object of limits' }]
-  }
-  const given: { readonly [name: string]: unknown } = { ...limits }
+  if (!isObject(limits)) return [{ path, message: 'must be an object of limits' }]
   const issues = [
-    ...limitNames.flatMap((name) => rangeIssue(name, given[name], path, maxima)),
-    ...unknownKeys(limits, limitNames, path, 'is not a limit'),
+    ...limitNames.flatMap((name) => rangeIssue(name, limits[name], path, maxima)),
+    ...unknownMembers(limits, limitNames, path, 'a limit'),
   ]
-  const { diskBytes, memoryBytes } = limits as Partial<SandboxLimits>
-  if (issues.length > 0 || diskBytes === undefined || memoryBytes === undefined) return issues
+  const { diskBytes, memoryBytes } = limits
+  if (issues.length > 0 || typeof diskBytes !== 'number' || typeof memoryBytes !== 'number') return issues
   return diskBytes > memoryBytes ? [diskIssue(path, memoryBytes)] : []
 }
 
@@ -100,6 +106,5 @@ function fill(asked: Partial<SandboxLimits>, defaults: SandboxLimits, maxima: Sa
 }
 
 function invalid(issues: readonly Issue[]): ToolError {
-  const text = issues.map(({ path, message }) => `${path} ${message}`).join('; ')
-  return new ToolError('INPUT_INVALID', `The limits cannot be had: ${text}.`, { details: { issues } })
+  return refusal('limits', issues, 'INPUT_INVALID')
 }

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Probe } from '@gantry/core/internal/runtimes/runtime'
 import { fakeRuntime, fakeTiming, never, settled, untilAborted, works } from '../runtimes/fake.fixture.ts'
-import { createProbes } from './probes.ts'
+import { createProbes } from './select.ts'
 
 const broken: Probe = { available: false, reason: 'No bwrap.', remedy: 'Install it.' }
 
-test('those who ask at the same time share one probe, and those who ask later hear at once', async () => {
+test('concurrent requests share one probe, and later ones use its result', async () => {
   const gate = Promise.withResolvers<Probe>()
   const runtime = fakeRuntime({ probe: () => gate.promise })
   const probes = createProbes(fakeTiming(), never)
@@ -17,7 +17,7 @@ test('those who ask at the same time share one probe, and those who ask later he
   assert.equal(runtime.probes, 1)
 })
 
-test('who goes away while a probe runs does not end it for the others', async () => {
+test('cancelling one request does not cancel the probe for the others', async () => {
   const gate = Promise.withResolvers<Probe>()
   const runtime = fakeRuntime({ probe: () => gate.promise })
   const probes = createProbes(fakeTiming(), never)
@@ -30,7 +30,7 @@ test('who goes away while a probe runs does not end it for the others', async ()
   assert.equal(await patient, works)
 })
 
-test('a failure is believed for 30 seconds, and then it is tried again', async () => {
+test('a failed probe is cached for 30 seconds and then repeated', async () => {
   const answers = [broken, works]
   const timing = fakeTiming()
   const runtime = fakeRuntime({ probe: () => answers[runtime.probes - 1] ?? assert.fail() })
@@ -46,7 +46,7 @@ test('a failure is believed for 30 seconds, and then it is tried again', async (
   assert.equal(runtime.probes, 2)
 })
 
-test('a runtime that let an attack through is refused for good', async () => {
+test('a runtime with a breached self-test attack is refused permanently', async () => {
   const pierced = { ...broken, breached: ['read a secret of the host'] }
   const timing = fakeTiming()
   const runtime = fakeRuntime({ probe: () => pierced })
@@ -57,7 +57,7 @@ test('a runtime that let an attack through is refused for good', async () => {
   assert.equal(runtime.probes, 1)
 })
 
-test('a probe that throws or never ends means that the runtime does not work', async () => {
+test('a probe that throws or times out makes the runtime unavailable', async () => {
   const timing = fakeTiming()
   const probes = createProbes(timing, never)
   const throwing = fakeRuntime({
@@ -66,10 +66,10 @@ test('a probe that throws or never ends means that the runtime does not work', a
     },
   })
   assert.equal((await probes.get(throwing, never)).available, false)
-  let told: AbortSignal | undefined
+  let received: AbortSignal | undefined
   const hanging = fakeRuntime({
     probe: (signal) => {
-      told = signal
+      received = signal
       return new Promise(() => undefined)
     },
   })
@@ -77,11 +77,11 @@ test('a probe that throws or never ends means that the runtime does not work', a
   await timing.advance(60_000)
   const probe = await asked
   assert.ok(!probe.available && /took longer than 60000 ms/.test(probe.reason))
-  assert.equal(told?.aborted, true)
+  assert.equal(received?.aborted, true)
   assert.equal(timing.pending, 0)
 })
 
-test('closing ends a probe that runs', async () => {
+test('closing cancels a running probe', async () => {
   const closing = new AbortController()
   const runtime = fakeRuntime({ probe: untilAborted })
   const asked = createProbes(fakeTiming(), closing.signal).get(runtime, never)

@@ -11,7 +11,7 @@ function issuesOf(options: unknown): readonly string[] {
   return readProfiles(options, bounds).issues.map(({ path, message }) => `${path} ${message}`)
 }
 
-test('there are dev, standard, hardened and wasm', () => {
+test('the built-in profiles are dev, standard, hardened and wasm', () => {
   const { profiles } = readProfiles(undefined, bounds)
   const shown = [...profiles.values()].map(({ name, floor, strict, network, unsafeHost, runtimes }) =>
     [name, floor, strict, network, unsafeHost, runtimes?.join()].join(' '),
@@ -24,7 +24,7 @@ test('there are dev, standard, hardened and wasm', () => {
   ])
 })
 
-test('a configured profile lies over the built-in one, and the others stay', () => {
+test('a configured profile overrides fields of the built-in one and leaves other profiles unchanged', () => {
   const given = {
     dev: { unsafeHost: true, limits: { wallMs: 5_000 }, network: 'none' },
     standard: { floor: 'container' },
@@ -43,7 +43,7 @@ test('a configured profile lies over the built-in one, and the others stay', () 
   assert.equal(profiles.get('hardened')?.floor, 'namespaces')
 })
 
-test('no configuration makes a built-in profile laxer, and no profile may use the bare host above a floor of none', () => {
+test('no configuration weakens a built-in profile, and unsafeHost needs the floor none', () => {
   const builtIn = readProfiles(undefined, bounds).profiles
   const options = fc.record(
     {
@@ -77,7 +77,7 @@ function isNotLaxer(after: Profile, before: Profile | undefined): boolean {
   return meets(after.floor, before.floor) && network && (after.strict || !before.strict)
 }
 
-test('wrong profiles are refused with the path and what was perhaps meant', () => {
+test('invalid profiles are refused with their paths and suggestions', () => {
   assert.deepEqual(issuesOf({ dev: { unsafehost: true } }), [
     '/profiles/dev/unsafehost is not an option (did you mean "unsafeHost"?)',
   ])
@@ -93,7 +93,7 @@ test('wrong profiles are refused with the path and what was perhaps meant', () =
     "/profiles/standard/unsafeHost needs a floor of 'none'",
   ])
   assert.deepEqual(issuesOf({ own: { floor: 'none', runtimes: ['proces'] } }), [
-    '/profiles/own/runtimes names a runtime that there is not (did you mean "process"?): proces',
+    '/profiles/own/runtimes names an unknown runtime (did you mean "process"?): proces',
   ])
   assert.deepEqual(issuesOf({ dev: { limits: { wallMs: 0, pid: 1 } } }), [
     '/profiles/dev/limits/wallMs must be a whole number from 1 to 3600000',
@@ -103,7 +103,7 @@ test('wrong profiles are refused with the path and what was perhaps meant', () =
   assert.deepEqual(issuesOf(JSON.parse('{"__proto__": {"floor": "none"}}')).length, 1)
 })
 
-test('a profile of one’s own has no network and no bare host unless it says so', () => {
+test('a custom profile defaults to no network and no unsafe host', () => {
   const profile = readProfiles({ batch: { floor: 'kernel' } }, bounds).profiles.get('batch')
   assert.deepEqual(profile, {
     name: 'batch',

@@ -1,27 +1,29 @@
 import type { Isolation, Issue, SandboxLimits } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
+import { unknownMembers } from '@gantry/core/internal/options/options'
 import { isIsolation, isolations, meets } from '@gantry/core/internal/runtimes/runtime'
-import { didYouMean, unknownKeys } from '@gantry/core/internal/search/near'
+import { didYouMean } from '@gantry/core/internal/search/near'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { limitIssues } from './limits.ts'
 
-/** What a run is held to. */
+/** The isolation and limits that a run gets. */
 export interface Profile {
   readonly name: string
   /** No runtime weaker than this is used. */
   readonly floor: Isolation
-  /** Only these kinds of runtime are used; any, when absent. */
+  /** The allowed runtime kinds; any when absent. */
   readonly runtimes?: readonly string[]
-  /** Whether a run may ask for a network; none has one unasked. */
+  /** Whether a run may request a network; none gets one unrequested. */
   readonly network: 'none' | 'allow'
-  /** Every limit must be held by the kernel. */
+  /** Every limit must be enforced by the kernel. */
   readonly strict: boolean
   /** Whether a call may name a runtime that isolates nothing. */
   readonly unsafeHost: boolean
-  /** Defaults of its runs; they may ask for more, up to the maxima. */
+  /** Default limits of its runs; they may request more, up to the maxima. */
   readonly limits: Partial<SandboxLimits>
 }
 
-/** A profile as it is configured: over the built-in one of the same name, or one of its own, which must have a floor. */
+/** A configured profile: overrides the built-in one of the same name, or defines a new one, which must have a floor. */
 export type ProfileOptions = Partial<Omit<Profile, 'name'>>
 
 const builtIn: { readonly [name: string]: Profile } = {
@@ -39,7 +41,7 @@ const builtIn: { readonly [name: string]: Profile } = {
   },
 }
 
-/** What a profile of one's own starts from; its floor is always stated, and would be the strongest if it were not. */
+/** Defaults of a custom profile. Its floor is required; the strongest stands here so that an omission fails closed. */
 const blank: Omit<Profile, 'name'> = {
   floor: 'microvm',
   network: 'none',
@@ -50,16 +52,16 @@ const blank: Omit<Profile, 'name'> = {
 const keys = ['floor', 'runtimes', 'network', 'strict', 'unsafeHost', 'limits']
 const nameShape = /^[A-Za-z][\w-]{0,63}$/
 
-/** What configured profiles are checked against. */
+/** The limits and kinds that configured profiles are checked against. */
 export interface ProfileBounds {
   readonly maxima: SandboxLimits
-  /** The kinds of runtime that there are. */
+  /** Kinds of the configured runtimes. */
   readonly kinds: readonly string[]
 }
 
 /**
- * All profiles by name, and what is wrong with the configured ones; with issues the profiles are not to be used. A
- * built-in profile can be made stricter and never laxer, so that `hardened` means on every machine what it says.
+ * All profiles by name, and the issues of the configured ones; with issues the profiles must not be used. A built-in
+ * profile can be made stricter and never weaker, so that `hardened` means the same on every machine.
  */
 export function readProfiles(
   options: unknown,
@@ -88,7 +90,7 @@ function profileIssues(
 ): Issue[] {
   if (!nameShape.test(name)) return [{ path, message: 'must be a name of letters, digits, "-" and "_"' }]
   if (!isObject(given)) return [{ path, message: 'must be an object' }]
-  const issues: Issue[] = [...unknownKeys(given, keys, path, 'is not an option')]
+  const issues: Issue[] = [...unknownMembers(given, keys, path, 'an option')]
   const fault = (key: string, message: string): void => void issues.push({ path: `${path}/${key}`, message })
   const { floor = base?.floor, runtimes, network, strict, unsafeHost, limits } = given
   if (floor === undefined) fault('floor', `must be stated${didYouMean(name, Object.keys(builtIn))}`)
@@ -109,15 +111,11 @@ function runtimesFaults(runtimes: unknown, kinds: readonly string[]): string[] {
   if (!Array.isArray(runtimes) || runtimes.length === 0) return ['must be a list of runtimes']
   return runtimes.flatMap((kind): string[] => {
     if (typeof kind !== 'string') return ['must be a list of runtimes']
-    return kinds.includes(kind) ? [] : [`names a runtime that there is not${didYouMean(kind, kinds)}: ${kind}`]
+    return kinds.includes(kind) ? [] : [`names an unknown runtime${didYouMean(kind, kinds)}: ${kind}`]
   })
 }
 
 function merge(name: string, given: ProfileOptions, base: Profile | undefined): Profile {
   const stated = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
   return { ...blank, ...base, ...stated, name }
-}
-
-function isObject(value: unknown): value is { readonly [key: string]: unknown } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -35,7 +35,7 @@ async function refusal(promise: Promise<unknown>): Promise<ToolError> {
   return error
 }
 
-test('isolations are ordered, and the stronger of two meets both', () => {
+test('isolation levels are ordered, and the stronger of two meets both', () => {
   assert.ok(meets('namespaces', 'wasm') && !meets('wasm', 'namespaces') && meets('container', 'namespaces'))
   const any = fc.constantFrom(...isolations)
   fc.assert(
@@ -47,7 +47,7 @@ test('isolations are ordered, and the stronger of two meets both', () => {
   )
 })
 
-test('whatever is there, the cheapest that meets everything is chosen, and nothing weaker than asked', async () => {
+test('selection returns the cheapest runtime that meets every demand, and none below the floor', async () => {
   const kinds = ['a', 'b', 'c', 'd', 'e']
   const mostly = fc.constantFrom(true, true, true, true, false)
   const isolation = fc.constantFrom(...isolations)
@@ -101,9 +101,9 @@ test('whatever is there, the cheapest that meets everything is chosen, and nothi
       })
       const choice = select(list, wanted, spec, probeOf)
       if (best === Number.POSITIVE_INFINITY) {
-        const told = (await refusal(choice)).details?.runtimes as readonly { readonly kind: string }[]
+        const refused = (await refusal(choice)).details?.runtimes as readonly { readonly kind: string }[]
         assert.deepEqual(
-          told.map(({ kind }) => kind),
+          refused.map(({ kind }) => kind),
           list.map(({ kind }) => kind),
         )
         seen.refused += 1
@@ -120,7 +120,7 @@ test('whatever is there, the cheapest that meets everything is chosen, and nothi
   assert.ok(seen.chosen > 100 && seen.refused > 100 && seen.bare > 0, JSON.stringify(seen))
 })
 
-test('a runtime is probed only when its turn comes', async () => {
+test('selection does not probe a runtime that it refuses or that costs more than the chosen one', async () => {
   const [wasm, cheap, dear] = [
     fakeRuntime({ kind: 'wasm', isolation: 'wasm' }),
     fakeRuntime({ kind: 'process', cost: 2 }),
@@ -133,7 +133,7 @@ test('a runtime is probed only when its turn comes', async () => {
   assert.equal(unable.probes, 0)
 })
 
-test('who is refused hears of each runtime why and what would help, and first of the one that would have served', async () => {
+test('a refusal details reason and remedy for each runtime, and its message names the one that meets the floor', async () => {
   const runtimes = [
     fakeRuntime({ kind: 'unsafe_host', isolation: 'none' }),
     fakeRuntime({ kind: 'wasm', isolation: 'wasm' }),
@@ -154,14 +154,14 @@ test('who is refused hears of each runtime why and what would help, and first of
     },
     {
       kind: 'wasm',
-      reason: 'Its isolation is wasm, and at least namespaces is asked for.',
-      remedy: 'Use a runtime of at least namespaces, or name a profile whose floor is lower.',
+      reason: 'Its isolation is wasm, and at least namespaces is required.',
+      remedy: "Set `profile: 'wasm'`, which allows it, or name a profile whose floor is lower.",
     },
     { kind: 'process', reason: 'bwrap is not there.', remedy: 'Install bubblewrap.' },
   ])
 })
 
-test('the bare host is used only when the profile allows it and the call names it', async () => {
+test('unsafe_host is selected only when the profile allows it and the call names it', async () => {
   const host = fakeRuntime({ kind: 'unsafe_host', isolation: 'none', cost: 0 })
   const process = fakeRuntime({ kind: 'process' })
   const choose = async (unsafeHost: boolean, runtime?: string): Promise<string> => {
@@ -181,16 +181,16 @@ test('the bare host is used only when the profile allows it and the call names i
   assert.equal(host.probes, 1)
 })
 
-test('a named runtime below the floor, and one that there is not, are refused', async () => {
+test('a named runtime that is below the floor or unknown is refused', async () => {
   const wasm = fakeRuntime({ kind: 'wasm', isolation: 'wasm' })
   const below = await refusal(select([wasm], requirement({ runtime: 'wasm' }), spec, probeOf))
   assert.match(below.message, /wasm: Its isolation is wasm, and at least namespaces/)
   const unknown = await refusal(select([wasm], requirement({ runtime: 'wasn' }), spec, probeOf))
-  assert.equal(unknown.message, 'There is no runtime "wasn" here (did you mean "wasm"?); there are wasm.')
-  assert.match((await refusal(select([], requirement(), spec, probeOf))).message, /no runtime here/)
+  assert.equal(unknown.message, 'Unknown runtime "wasn" (did you mean "wasm"?); available are wasm.')
+  assert.match((await refusal(select([], requirement(), spec, probeOf))).message, /No runtime is configured/)
 })
 
-test('what a probe finds out counts: a language that is missing, a limit that cannot be held', async () => {
+test('selection uses the probe result: a missing language or an unenforced limit refuses a runtime', async () => {
   let known = false
   const process = fakeRuntime({
     probe: () => {
@@ -200,13 +200,13 @@ test('what a probe finds out counts: a language that is missing, a limit that ca
     refuses: ({ strict }) => (known && strict ? { reason: 'No cgroups.', remedy: 'Delegate one.' } : undefined),
   })
   const ruby = await refusal(select([process], requirement(), { ...spec, language: 'ruby' }, probeOf))
-  assert.match(ruby.message, /It has python, javascript here, and not "ruby"\./)
+  assert.match(ruby.message, /Its languages here are python, javascript; "ruby" is not installed\./)
   known = false
   const strict = await refusal(select([process], requirement(), { ...spec, strict: true }, probeOf))
   assert.match(strict.message, /No cgroups\. Delegate one\./)
 })
 
-test('commands and scripts do not go to WebAssembly, and WASI modules go nowhere else', async () => {
+test('wasm gets commands and scripts only when it declares them, and WASI modules run nowhere else', async () => {
   const wasm = fakeRuntime({ kind: 'wasm', isolation: 'wasm' })
   const process = fakeRuntime({ kind: 'process' })
   const { language: _, ...bare } = spec
@@ -222,7 +222,37 @@ test('commands and scripts do not go to WebAssembly, and WASI modules go nowhere
   assert.equal(await select([all], requirement({ floor: 'wasm', program: 'argv' }), bare, probeOf), all)
 })
 
-test('a floor is met by everything above it and nothing below', async () => {
+test('a request that no runtime serves is retryable only when the probe of a suitable runtime failed temporarily', async () => {
+  const broken = { available: false, reason: 'The daemon does not respond.', remedy: 'Start it.' } as const
+  const cases: readonly (readonly [boolean, Parameters<typeof fakeRuntime>[0], Partial<SandboxSpec>?])[] = [
+    [true, { probe: () => broken }],
+    [false, { probe: () => ({ ...broken, breached: ['proc'] }) }],
+    [false, { probe: () => broken, isolation: 'wasm' }],
+    [false, { probe: () => broken, programs: ['wasi'] }],
+    [false, { refuses: () => ({ reason: 'It cannot.', remedy: '.' }) }],
+    [false, {}, { language: 'ruby' }],
+  ]
+  for (const [retryable, runtime, more] of cases) {
+    const error = await refusal(select([fakeRuntime(runtime)], requirement(), { ...spec, ...more }, probeOf))
+    assert.equal(error.retryable, retryable, error.message)
+  }
+})
+
+test('a WASI module without the profile wasm is refused with that profile as the remedy', async () => {
+  const { language: _, ...bare } = spec
+  const runtimes = [
+    fakeRuntime({ kind: 'unsafe_host', isolation: 'none' }),
+    fakeRuntime({ kind: 'process' }),
+    fakeRuntime({ kind: 'wasm', isolation: 'wasm' }),
+  ]
+  const error = await refusal(select(runtimes, requirement({ program: 'wasi' }), bare, probeOf))
+  assert.match(error.message, /wasm: Its isolation is wasm, .* Set `profile: 'wasm'`/)
+  assert.equal(error.retryable, false)
+  const named = await refusal(select(runtimes, requirement({ program: 'wasi', runtime: 'process' }), bare, probeOf))
+  assert.match(named.message, /process: It cannot run a program given as wasi\. Set `profile: 'wasm'`/)
+})
+
+test('a floor is met by every isolation at or above it and by none below', async () => {
   for (const has of isolations.slice(1)) {
     const runtime = fakeRuntime({ isolation: has })
     for (const floor of isolations as readonly Isolation[]) {

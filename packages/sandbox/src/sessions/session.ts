@@ -4,32 +4,32 @@ import { follow } from '@gantry/core/internal/resilience/abort'
 import { createBulkhead } from '@gantry/core/internal/resilience/bulkhead'
 import type { Outcome, SandboxJob } from '@gantry/core/internal/runtimes/runtime'
 import type { OpenedSandbox, RunAnswer } from '@gantry/core/internal/runtimes/runtimes'
-import { disposeOf } from '../pools/start.ts'
+import { disposeOf } from '../pools/disposals.ts'
 import type { Timing } from '../pools/timing.ts'
 
-/** Who a session belongs to. Permissions are checked before a call gets here. */
+/** The owner of a session. Permissions are checked before a call reaches this code. */
 export type Owner = Pick<Identity, 'principal' | 'tenant'>
 
-/** What one run in a session is given beside its code. */
+/** The parts of a session run other than its code. */
 export type SessionJob = Omit<SandboxJob, 'program'>
 
-/** A run's answer, and why the session ended with it, if it did. */
+/** The answer of a run, and why it ended the session, if it did. */
 export type SessionAnswer = RunAnswer & {
-  /** Of the files that were collected those that are new, or different from when they were last seen. */
+  /** Collected files that are new, or different from the last time the owner put or received them. */
   readonly changed: ReadonlyMap<string, Uint8Array>
   readonly ended?: string
 }
 
 /** A session as its owner sees it. */
 export interface SessionInfo {
-  /** Cannot be guessed. */
+  /** Unguessable. */
   readonly id: string
   readonly language: string
   readonly runtime: { readonly kind: string; readonly isolation: Isolation }
   readonly state: 'idle' | 'running'
   readonly runs: number
   readonly ageMs: number
-  /** Since the end of the last run; 0 while one goes on. */
+  /** Time since the end of the last run; 0 during a run. */
   readonly idleMs: number
 }
 
@@ -41,7 +41,7 @@ interface SessionParts {
   readonly idleMs: number
   readonly lifetimeMs: number
   readonly timing: Timing
-  /** Called once, when the session can take no more runs. */
+  /** Called once, when the session accepts no more runs. */
   onEnd(session: Session): void
 }
 
@@ -58,20 +58,20 @@ interface SessionParts {
  * | `idle`    | `ended`   | `close`, `idleMs` without a run, `lifetimeMs` reached, the interpreter died |
  * | `running` | `ended`   | `close`, the run was cancelled, reached a limit or lost its sandbox         |
  *
- * The lifetime is checked when a run ends, because each run has a limit of its own.
+ * The lifetime is checked when a run ends, because each run has its own wall limit.
  */
 export interface Session {
   readonly id: string
   readonly owner: Owner
-  /** Why it ended, as the end of a sentence; undefined while it lives. */
+  /** Why it ended, as the end of a sentence; undefined while it is open. */
   readonly ended: string | undefined
   info(): SessionInfo
   run(code: string, job: SessionJob, signal: AbortSignal): Promise<SessionAnswer>
-  /** Cancels what runs and waits until the sandbox is gone; repeated, it only waits. */
+  /** Cancels the running program and waits until the sandbox is disposed; a second call only waits. */
   close(reason: string): Promise<void>
 }
 
-/** Runs that wait for the one before them; more are refused. */
+/** Most queued runs; more are refused. */
 const mostWaiting = 8
 
 export function createSession(parts: SessionParts): Session {
@@ -160,12 +160,12 @@ export function createSession(parts: SessionParts): Session {
   return session
 }
 
-/** The error for an argument that names an ended session. */
+/** The error for a call that names an ended session. */
 export function endedError(reason: string): ToolError {
   return unusable(`The session ended, because ${reason}; open a new one.`)
 }
 
-/** The error for an argument that names a session which cannot be used. */
+/** The error for a call that names an unusable session. */
 export function unusable(message: string): ToolError {
   const issues: Issue[] = [{ path: '/session', message }]
   return new ToolError('INPUT_INVALID', message, { details: { issues } })
@@ -173,9 +173,9 @@ export function unusable(message: string): ToolError {
 
 /** Digests of workspace files as the owner last put or received them. */
 interface SeenFiles {
-  /** Notes files that the owner put into the workspace. */
+  /** Records files that the owner put into the workspace. */
   put(files: ReadonlyMap<string, Uint8Array>): void
-  /** Those of these that are new or different; from here on they are known too. */
+  /** Returns the new or changed files, and records them. */
   changed(files: ReadonlyMap<string, Uint8Array>): ReadonlyMap<string, Uint8Array>
 }
 

@@ -40,7 +40,7 @@ async function refusal(promise: Promise<unknown>): Promise<ToolError> {
   return error
 }
 
-test('runs in a session go to the same sandbox, which is gone when the session is closed', async () => {
+test('runs in a session use the same sandbox, which closing the session disposes', async () => {
   const { sessions, runtime, open } = setUp()
   const { id, language, runtime: ran } = await open()
   assert.deepEqual([language, ran], ['python', { kind: 'process', isolation: 'namespaces' }])
@@ -57,7 +57,7 @@ test('runs in a session go to the same sandbox, which is gone when the session i
   assert.equal(runtime.opens, 1)
 })
 
-test('somebody else’s session is answered exactly like one that there is not', async () => {
+test('a session of another owner gives the same error as an unknown session', async () => {
   const { sessions, open, runtime } = setUp()
   const { id } = await open()
   const unknown = await refusal(sessions.run('nothing', ann, 'x', {}, never))
@@ -78,7 +78,7 @@ test('somebody else’s session is answered exactly like one that there is not',
   await sessions.closeAll()
 })
 
-test('ids are long and unlike each other', async () => {
+test('session ids have 32 characters and are unique', async () => {
   const { sessions, open } = setUp({ maxPerPrincipal: 50, maxTotal: 50 })
   const ids = await Promise.all(Array.from({ length: 50 }, async () => (await open()).id))
   assert.equal(new Set(ids).size, 50)
@@ -86,7 +86,7 @@ test('ids are long and unlike each other', async () => {
   await sessions.closeAll()
 })
 
-test('runs that come at once go one after the other, a few wait, and the rest are refused', async () => {
+test('concurrent runs of a session execute in order, a few wait, and the rest are refused', async () => {
   const gates: (() => void)[] = []
   const { sessions, open, runtime } = setUp(
     {},
@@ -107,7 +107,7 @@ test('runs that come at once go one after the other, a few wait, and the rest ar
   await sessions.closeAll()
 })
 
-test('a session that is not used ends, with the reason; use and a running program put that off', async () => {
+test('an idle session expires with a reason; a run resets the idle time', async () => {
   const gate = Promise.withResolvers<void>()
   const { sessions, open, timing, runtime } = setUp(
     { idleMs: 1_000 },
@@ -149,7 +149,7 @@ test('a session that is not used ends, with the reason; use and a running progra
   assert.equal(timing.pending, 0)
 })
 
-test('no session outlives its lifetime, however much it is used', async () => {
+test('a session in use expires at its lifetime', async () => {
   const { sessions, open, timing, runtime } = setUp({ idleMs: 1_000, lifetimeMs: 2_500 })
   const { id } = await open()
   for (let count = 0; count < 3; count++) {
@@ -162,7 +162,7 @@ test('no session outlives its lifetime, however much it is used', async () => {
   await sessions.closeAll()
 })
 
-test('a run that reaches a limit ends the session: its answer says so, and so does the next use', async () => {
+test('a run that reaches a limit ends the session; its answer and the next run report the limit', async () => {
   const { sessions, open, runtime } = setUp(
     {},
     { run: (job) => printed('', codeIn(job) === 'bomb' ? 'memoryBytes' : undefined) },
@@ -178,7 +178,7 @@ test('a run that reaches a limit ends the session: its answer says so, and so do
   await sessions.closeAll()
 })
 
-test('the answer of a run that ended its session comes when the sandbox is gone', async () => {
+test('a run that ends its session answers after the sandbox is disposed', async () => {
   const gate = Promise.withResolvers<void>()
   const { sessions, open } = setUp({}, { run: () => printed('', 'wallMs'), onDispose: () => gate.promise })
   const { id } = await open()
@@ -192,7 +192,7 @@ test('the answer of a run that ended its session comes when the sandbox is gone'
   assert.equal((await run).outcome.hit, 'wallMs')
 })
 
-test('only so many ended sessions are remembered', async () => {
+test('the number of remembered ended sessions is bounded', async () => {
   const { sessions, open } = setUp({ maxTotal: 2 }, { run: () => printed('', 'pids') })
   const ids: string[] = []
   for (let count = 0; count < 3; count++) {
@@ -200,15 +200,17 @@ test('only so many ended sessions are remembered', async () => {
     await sessions.run(id, ann, '', {}, never)
     ids.push(id)
   }
-  const told = await Promise.all(ids.map(async (id) => (await refusal(sessions.run(id, ann, '', {}, never))).message))
+  const messages = await Promise.all(
+    ids.map(async (id) => (await refusal(sessions.run(id, ann, '', {}, never))).message),
+  )
   assert.deepEqual(
-    told.map((message) => message.includes('its limit pids')),
+    messages.map((message) => message.includes('its limit pids')),
     [false, true, true],
   )
-  assert.match(told[0] ?? '', /There is no such session/)
+  assert.match(messages[0] ?? '', /There is no such session/)
 })
 
-test('a sandbox that breaks, an interpreter that ends and a run that is cancelled end the session', async () => {
+test('a broken sandbox, an interpreter that exits and a cancelled run end the session', async () => {
   const { sessions, open, runtime } = setUp(
     {},
     {
@@ -242,7 +244,7 @@ test('a sandbox that breaks, an interpreter that ends and a run that is cancelle
   await sessions.closeAll()
 })
 
-test('a run that is cancelled while it waits leaves the session as it is', async () => {
+test('cancelling a waiting run does not end the session', async () => {
   const gate = Promise.withResolvers<void>()
   const { sessions, open, runtime } = setUp({}, { run: () => gate.promise.then(() => printed('')) })
   const { id } = await open()
@@ -259,7 +261,7 @@ test('a run that is cancelled while it waits leaves the session as it is', async
   await sessions.closeAll()
 })
 
-test('one principal and all together may have so many sessions; what is being opened counts, what ended does not', async () => {
+test('session limits per principal and in total count opening sessions and not ended ones', async () => {
   const { sessions, open } = setUp({ maxPerPrincipal: 2, maxTotal: 3 })
   const opening = [open(), open()]
   assert.match((await refusal(open())).message, /2 sessions of this caller are open/)
@@ -274,18 +276,18 @@ test('one principal and all together may have so many sessions; what is being op
   await sessions.closeAll()
 })
 
-test('principals of one tenant that take all sessions they may leave some for other tenants', async () => {
+test('principals of one tenant at their session limits leave sessions for other tenants', async () => {
   const { sessions, open } = setUp()
   const crowd = Array.from({ length: 8 }, (_, index) => ({ principal: `p${index}`, tenant: 'acme' }))
   const opened = await Promise.allSettled(crowd.flatMap((owner) => Array.from({ length: 8 }, () => open(owner))))
   assert.equal(opened.filter(({ status }) => status === 'fulfilled').length, 48)
   for (let count = 0; count < 8; count += 1) await open(otherAnn)
   assert.equal(sessions.list(otherAnn).length, 8)
-  assert.equal(sessions.size, 56, 'nobody lost one')
+  assert.equal(sessions.size, 56, 'no session was lost')
   await sessions.closeAll()
 })
 
-test('in a full pool the tenant with most sessions loses the idle one that was not used for longest', async () => {
+test('at the total limit, the tenant with the most sessions loses its least recently used idle session', async () => {
   const { sessions, open, timing } = setUp(
     { maxTotal: 3, maxPerTenant: 3 },
     { run: (_job, signal) => untilAborted(signal) },
@@ -296,7 +298,7 @@ test('in a full pool the tenant with most sessions loses the idle one that was n
   await timing.advance(10)
   const theirs = await open(otherAnn)
   const { message } = await refusal(sessions.run(oldest.id, bob, 'x', {}, never))
-  assert.match(message, /its place was needed/)
+  assert.match(message, /its slot was needed/)
   assert.deepEqual(
     sessions.list(bob).map(({ id }) => id),
     [newest.id],
@@ -306,7 +308,7 @@ test('in a full pool the tenant with most sessions loses the idle one that was n
   await sessions.closeAll()
 })
 
-test('a session that cannot be opened takes no place', async () => {
+test('a session that fails to open holds no slot', async () => {
   const { sessions, open, runtime } = setUp(
     { maxPerPrincipal: 1 },
     {
@@ -320,7 +322,7 @@ test('a session that cannot be opened takes no place', async () => {
   await sessions.closeAll()
 })
 
-test('closing one that runs cancels its program; closing all ends everything, openings too', async () => {
+test('closing a session cancels its running program; closing all sessions also cancels those that are opening', async () => {
   const gate = Promise.withResolvers<void>()
   const { sessions, open, runtime, timing } = setUp(
     {},
@@ -352,7 +354,7 @@ test('closing one that runs cancels its program; closing all ends everything, op
   assert.equal(timing.pending, 0)
 })
 
-test('a session that opens at the moment its caller goes is not kept', async () => {
+test('a session whose caller aborts as it opens is disposed', async () => {
   const controller = new AbortController()
   const { sessions, runtime } = setUp()
   const opening = sessions.open(ann, 'python', {}, controller.signal)
@@ -362,7 +364,7 @@ test('a session that opens at the moment its caller goes is not kept', async () 
   assert.deepEqual([runtime.live(), sessions.list(ann)], [[], []])
 })
 
-test('closing the runtimes ends the sessions, and wrong options are refused', async () => {
+test('closing the runtimes ends the sessions, and invalid options are refused', async () => {
   const { sessions, open, runtimes } = setUp()
   const { id } = await open()
   await runtimes.close()

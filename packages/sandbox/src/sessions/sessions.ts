@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { ToolError } from '@gantry/contract'
+import { number, whole } from '@gantry/core/internal/options/option'
+import { checkOptions, optionsCheck } from '@gantry/core/internal/options/options'
 import { follow } from '@gantry/core/internal/resilience/abort'
-import { checkShapes, type OptionShape } from '@gantry/core/internal/resilience/options'
-import { admitToPool, type PoolAdmission, type PoolEntry } from '@gantry/core/internal/resilience/pool-share'
+import { admitToPool, type PoolAdmission, type PoolEntry } from '@gantry/core/internal/resilience/slots'
 import type { Confinement, Runtimes } from '@gantry/core/internal/runtimes/runtimes'
-import { disposeOf } from '../pools/start.ts'
+import { disposeOf } from '../pools/disposals.ts'
 import { systemTiming, type Timing } from '../pools/timing.ts'
 import {
   createSession,
@@ -20,70 +21,66 @@ import {
 export type { Owner, SessionAnswer, SessionInfo, SessionJob } from './session.ts'
 
 export interface SessionsOptions {
-  /** A session that is not used for this long ends; 10 minutes. */
+  /** Idle time after which a session ends; 10 minutes. */
   readonly idleMs?: number
-  /** No session lasts longer, however much it is used; 4 hours. */
+  /** Longest life of a session, also in use; 4 hours. */
   readonly lifetimeMs?: number
-  /** Sessions at a time of one principal of one tenant; 8. */
+  /** Concurrent sessions of one principal of one tenant; 8. */
   readonly maxPerPrincipal?: number
-  /** Sessions at a time of one tenant; three quarters of all. */
+  /** Concurrent sessions of one tenant; three quarters of the total. */
   readonly maxPerTenant?: number
-  /** Sessions at a time in all; 64. */
+  /** Concurrent sessions in total; 64. */
   readonly maxTotal?: number
-  /** Prefix of every id, which says in which process a session lives. */
+  /** Prefix of every id, which identifies the process of the session. */
   readonly tag?: string
   readonly timing?: Timing
 }
 
 /**
  * Interpreters that keep their state between runs, each for one principal of one tenant.
- * - Concurrency: any number of sessions; in one of them runs go one after the other, and a few may wait.
- * - Cancellation: the signal of a run kills the interpreter, so the session ends with it.
+ * - Concurrency: any number of sessions; runs of one session execute in order, and a few may wait.
+ * - Cancellation: the signal of a run kills the interpreter and so ends the session.
  * - Errors: INPUT_INVALID at `/session` for a session that ended, with the reason, and for one that does not exist or
- *   belongs to another owner. That code and not DENIED, because DENIED would reveal that the session exists, and
- *   because the argument is what must change. RATE_LIMITED for too many sessions or runs that wait.
- * - Fairness: when all places are taken, the tenant that has most sessions loses the idle one that was not used for
- *   longest to a tenant that has fewer; the same among the principals of a tenant that has all that it may.
- * - Ownership: what is open holds memory until it is closed, idle for too long or broken.
+ * belongs to another owner. Not DENIED, because DENIED would reveal that the session exists, and because the argument
+ * must change. RATE_LIMITED for too many sessions or waiting runs.
+ * - Fairness: at the total limit, the tenant with the most sessions loses its least recently used idle session to a
+ * tenant with fewer; the same applies among the principals of a tenant at its limit.
+ * - Ownership: an open session holds memory until it is closed, idle for too long or broken.
  */
 export interface Sessions {
   open(owner: Owner, language: string, confinement: Confinement, signal: AbortSignal): Promise<SessionInfo>
   run(id: string, owner: Owner, code: string, job: SessionJob, signal: AbortSignal): Promise<SessionAnswer>
-  /** Waits until it is gone. Harmless for a session that has ended. */
+  /** Waits until the sandbox is disposed. No effect for a session that has ended. */
   close(id: string, owner: Owner): Promise<void>
-  /** Those of one owner that are open, the oldest first. */
+  /** The open sessions of one owner, oldest first. */
   list(owner: Owner): readonly SessionInfo[]
-  /** One that lives; throws as `run` does. */
+  /** The open session; throws as `run` does. */
   info(id: string, owner: Owner): SessionInfo
-  /** How many are open, of all owners. */
+  /** Number of open sessions of all owners. */
   readonly size: number
-  /** How long each may rest, and last. */
+  /** The idle time and the lifetime of a session. */
   readonly times: { readonly idleMs: number; readonly lifetimeMs: number }
-  /** Ends every session, and those that are being opened; waits until all are gone. */
+  /** Ends every session, also those that are opening, and waits until all are disposed. */
   closeAll(): Promise<void>
 }
 
-const timeShape: OptionShape = { kind: 'number', least: 1, most: 2_147_483_647 }
-const countShape: OptionShape = { kind: 'number', least: 1, most: 100_000, whole: true }
-const shapes: { readonly [Key in keyof Required<Omit<SessionsOptions, 'timing' | 'tag'>>]: OptionShape } = {
-  idleMs: timeShape,
-  lifetimeMs: timeShape,
-  maxPerPrincipal: countShape,
-  maxPerTenant: countShape,
-  maxTotal: countShape,
-}
+const time = number(1, 2_147_483_647)
+const count = whole(1, 100_000)
+const check = optionsCheck<Omit<SessionsOptions, 'timing' | 'tag'>>({
+  members: { idleMs: time, lifetimeMs: time, maxPerPrincipal: count, maxPerTenant: count, maxTotal: count },
+})
 /** `retryAfterMs` of RATE_LIMITED; a guess, because a slot becomes free at any time. */
 const hintMs = 1_000
 
-/** Throws CONFIG_INVALID for wrong options. */
+/** Throws CONFIG_INVALID for invalid options. */
 export function checkSessionsOptions({ tag: _tag, timing: _timing, ...given }: SessionsOptions = {}): void {
-  checkShapes('sessions', given, shapes)
+  checkOptions('options of sessions', check, given)
 }
 
-/** Throws CONFIG_INVALID for wrong options. */
+/** Throws CONFIG_INVALID for invalid options. */
 export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}): Sessions {
   const { timing = systemTiming, tag, ...given } = options
-  checkShapes('createSessions', given, shapes)
+  checkOptions('options of createSessions', check, given)
   const { idleMs = 600_000, lifetimeMs = 14_400_000, maxPerPrincipal = 8, maxTotal = 64 } = given
   const { maxPerTenant = Math.max(maxPerPrincipal, Math.ceil(maxTotal * 0.75)) } = given
   const limits = { total: maxTotal, perTenant: maxPerTenant, perPrincipal: maxPerPrincipal }
@@ -93,17 +90,17 @@ export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}
   let life = new AbortController()
 
   const live = (): Session[] => [...sessions.values()].filter((session) => session.ended === undefined)
-  /** Resolves when there is a place, which the caller takes in the same turn; throws RATE_LIMITED when there is none. */
+  /** Resolves when a slot is free, which the caller takes synchronously; throws RATE_LIMITED when there is none. */
   const admit = (owner: Owner): Promise<void> => {
     const entries: readonly Held[] = [
       ...live().map(heldBy),
       ...[...opening.values()].map((each) => ({ ...each, idle: false, usedAt: 0 })),
     ]
-    // What an interpreter holds is its owner's to give up, so that no caller loses a session to one of its own.
+    // A principal's own sessions are never evicted for its next one.
     const admission = admitToPool(entries, owner, limits, { replaceOwn: false })
     if (admission.kind === 'full') throw tooMany(admission)
     const session = admission.kind === 'replace' ? admission.victim.session : undefined
-    return session?.close('its place was needed, and its tenant or principal had most of them') ?? Promise.resolve()
+    return session?.close('its slot was needed, and its tenant or principal had the most sessions') ?? Promise.resolve()
   }
   const find = (id: string, owner: Owner): Session => {
     const session = sessions.get(id)
@@ -185,7 +182,7 @@ export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}
   }
 }
 
-/** Whether the id has the tag of another process; this process cannot know whether that session exists. */
+/** Whether the id has the tag of another process; this process does not know that process's sessions. */
 function isElsewhere(id: string, tag: string): boolean {
   return id.includes('.') && !id.startsWith(`${tag}.`)
 }
@@ -197,7 +194,7 @@ function isSame(one: Owner, other: Owner): boolean {
   return one.principal === other.principal && one.tenant === other.tenant
 }
 
-/** A place that is taken, by a session or by one that is being opened. */
+/** A slot held by an open or opening session. */
 interface Held extends PoolEntry {
   readonly session?: Session
 }

@@ -3,8 +3,7 @@ import { test } from 'node:test'
 import type { Identity, ToolError } from '@gantry/contract'
 import { defineTool } from '@gantry/core'
 import { createExecutor } from '@gantry/tools'
-import type { CallInput } from '../storage/call-input.ts'
-import type { AdmittedCall } from '../storage/calls/call-store.ts'
+import type { AdmittedCall, CallInput } from '../storage/calls/call-store.ts'
 import { admit } from './admit.ts'
 
 const executor = createExecutor({
@@ -52,7 +51,7 @@ function take(input: Partial<CallInput>): Promise<AdmittedCall> {
   })
 }
 
-test('a call is pinned to the tool as it is, with its effect class and its slot', async () => {
+test('admission pins a call to the current version and digest of its tool, with its effect class and its slot', async () => {
   const call = await take({ idempotencyKey: 'k', priority: 5, timeoutMs: 100, delayMs: 10 })
   const { fingerprint, digest, ...plain } = call
   assert.match(fingerprint, /^[0-9a-f]{64}$/)
@@ -75,7 +74,7 @@ test('a call is pinned to the tool as it is, with its effect class and its slot'
   })
 })
 
-test('the fingerprint is of what is asked for, whatever the order of its keys', async () => {
+test('the fingerprint covers the tool and the arguments, and not the order of keys, the idempotency key or the priority', async () => {
   const prints = await Promise.all([
     take({ args: { sum: 1, note: 'x' }, idempotencyKey: 'k' }),
     take({ args: { note: 'x', sum: 1 }, idempotencyKey: 'other', priority: 9 }),
@@ -89,23 +88,23 @@ test('the fingerprint is of what is asked for, whatever the order of its keys', 
 })
 
 const refused: readonly (readonly [string, Partial<CallInput>, string, string?])[] = [
-  ['a tool that there is not', { tool: 'bank:stea1' }, 'TOOL_NOT_FOUND'],
-  ['arguments that do not fit', { args: {} }, 'INPUT_INVALID'],
+  ['a tool that does not exist', { tool: 'bank:stea1' }, 'TOOL_NOT_FOUND'],
+  ['arguments that do not match the schema', { args: {} }, 'INPUT_INVALID'],
   ['a caller without the permission', { tool: 'bank:close', args: {} }, 'DENIED'],
   ['a definition that the caller did not see', { schemaDigest: 'old' }, 'CATALOG_STALE'],
   ['a key with a NUL in it', { idempotencyKey: 'a\u0000b' }, 'PAYLOAD_INVALID', '/idempotencyKey'],
   ['a key that is too long', { idempotencyKey: 'a'.repeat(201) }, 'PAYLOAD_INVALID', '/idempotencyKey'],
-  ['half a character in a key', { idempotencyKey: '\ud800' }, 'PAYLOAD_INVALID', '/idempotencyKey'],
-  ['a priority that is none', { priority: 1.5 }, 'PAYLOAD_INVALID', '/priority'],
-  ['a time that is none', { timeoutMs: 0 }, 'PAYLOAD_INVALID', '/timeoutMs'],
-  ['a delay without end', { delayMs: 1e12 }, 'PAYLOAD_INVALID', '/delayMs'],
-  ['a deadline that is none', { deadline: 'tomorrow' }, 'PAYLOAD_INVALID', '/deadline'],
+  ['a lone surrogate in a key', { idempotencyKey: '\ud800' }, 'PAYLOAD_INVALID', '/idempotencyKey'],
+  ['a priority that is not a whole number', { priority: 1.5 }, 'PAYLOAD_INVALID', '/priority'],
+  ['a timeout of zero', { timeoutMs: 0 }, 'PAYLOAD_INVALID', '/timeoutMs'],
+  ['a delay over the limit', { delayMs: 1e12 }, 'PAYLOAD_INVALID', '/delayMs'],
+  ['a deadline that is not a time', { deadline: 'tomorrow' }, 'PAYLOAD_INVALID', '/deadline'],
   ['a deadline that has passed', { deadline: '2025-12-31T00:00:00Z' }, 'PAYLOAD_INVALID', '/deadline'],
   ['a chain without steps', { kind: 'chain', args: { steps: [{}] } }, 'CHAIN_INVALID'],
 ]
 
 for (const [what, input, code, path] of refused) {
-  test(`refused before anything is kept: ${what}`, async () => {
+  test(`admission refuses before it stores anything: ${what}`, async () => {
     await assert.rejects(take(input), (error: ToolError) => {
       assert.equal(error.code, code)
       if (path !== undefined) assert.equal(error.details?.issues?.[0]?.path, path)
@@ -114,13 +113,13 @@ for (const [what, input, code, path] of refused) {
   })
 }
 
-test('a chain may always be taken up again, because its steps are recorded', async () => {
+test('admission makes a chain repeatable, because its steps are recorded', async () => {
   const { tool, effect, payload } = await take({ kind: 'chain', args: { steps: [{ tool: 'bank:pay', args: {} }] } })
   assert.deepEqual([tool, effect], ['chain', 'repeatable'])
   assert.deepEqual(JSON.parse(payload ?? ''), { steps: [{ tool: 'bank:pay', args: {} }], input: null })
 })
 
-test('a call may run where its tool says, and a chain where all of its tools may', async () => {
+test('admission gives a call the placement of its tool, and a chain the labels of all its tools', async () => {
   const placed = async (input: Partial<CallInput>) => (await take(input)).placement
   const chain = (...steps: readonly object[]) => placed({ kind: 'chain', args: { steps } })
   assert.deepEqual(await placed({ tool: 'at:zone', args: {} }), { zone: 'zone' })
@@ -134,10 +133,14 @@ test('a call may run where its tool says, and a chain where all of its tools may
   })
 })
 
-test('a chain costs what its steps cost, and nothing of tools that are not there for its caller', async () => {
+test('admission charges a chain for each of its steps, and nothing for tools that are hidden from its caller', async () => {
   const costly = (namespace: string) =>
     defineTool({
-      ...{ namespace, name: 'dear', description: 'Costs.', inputSchema: { type: 'object' }, cost: 5 },
+      namespace,
+      name: 'dear',
+      description: 'Costs.',
+      inputSchema: { type: 'object' },
+      cost: 5,
       run: () => assert.fail('nothing runs at admission'),
     })
   const charged: number[] = []
@@ -167,6 +170,6 @@ test('a chain costs what its steps cost, and nothing of tools that are not there
   assert.deepEqual(charged, [5, 5, 10])
 })
 
-test('a deadline becomes the time that is left', async () => {
+test('admission converts a deadline to the milliseconds that are left', async () => {
   assert.equal((await take({ deadline: '2026-01-01T00:01:00Z' })).deadlineMs, 60_000)
 })

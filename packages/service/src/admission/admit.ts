@@ -1,21 +1,21 @@
-import { hash } from 'node:crypto'
+import { createHash, hash } from 'node:crypto'
 import { type ChainStep, type Identity, type Issue, type Json, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { Executor } from '@gantry/core'
 import { canonicalJson } from '@gantry/core/internal/json/canonical'
-import { copyJson } from '@gantry/core/internal/json/copy'
-import type { CallInput } from '../storage/call-input.ts'
-import type { AdmittedCall } from '../storage/calls/call-store.ts'
-import { namedSession, sessionGone, sessionLabel, sessionWaitMs } from './session-placement.ts'
+import { copyJson } from '@gantry/core/internal/json/plain'
+import type { AdmittedCall, CallInput } from '../storage/calls/call-store.ts'
+import type { WorkerRecords } from '../storage/workers.ts'
 
 export interface AdmitOptions {
   readonly executor: Executor
   readonly newId: () => string
   readonly now: () => number
-  /** Spends what the call costs, unless that is nothing; rejects when there is not so much left. */
+  /** Spends the cost of the call, unless it is zero; rejects when the budget has less left. */
   readonly charge?: (cost: number) => Promise<void>
-  /** Whether the worker is there whose sessions have this tag. */
+  /** Whether the worker is alive whose sessions have this tag. */
   readonly present?: ((tag: string) => Promise<boolean>) | undefined
-  /** Keeps a payload inline or beside the row. */
+  /** Stores a payload inline or as an artifact. */
   readonly keep: (
     text: string,
     callId: string,
@@ -24,8 +24,9 @@ export interface AdmitOptions {
 }
 
 /**
- * Makes of what came in a call that may be kept: its shape, then its tool, its arguments and the caller's right to it.
- * Everything is checked before anything is claimed, so that a refusal leaves nothing behind and its key stays free.
+ * Makes an admitted call of an input: checks its shape, its tool, its arguments and the permissions of the caller. All
+ * checks run before anything is stored or claimed, so that a refusal leaves nothing behind and its idempotency key
+ * stays free.
  */
 export async function admit(input: CallInput, identity: Identity, options: AdmitOptions): Promise<AdmittedCall> {
   checkInput(input)
@@ -39,7 +40,7 @@ export async function admit(input: CallInput, identity: Identity, options: Admit
   return {
     callId,
     identity,
-    // Only what is handed in again under its key is compared.
+    // The fingerprint is compared only when a call is submitted again under its key.
     fingerprint: key === undefined ? '' : fingerprint(input, asked.payload),
     ...asked.pinned,
     ...(await options.keep(text, callId, identity)),
@@ -64,8 +65,8 @@ interface Asked {
 const programPinned = { kind: 'code', effect: 'repeatable' } as const
 
 /**
- * The tool as it is now: a later one is not run in its place, though one that only describes itself differently is, unless
- * the caller pinned the whole definition.
+ * The tool as it is now. A changed definition is not run in its place; a change of description alone is accepted,
+ * unless the caller pinned the whole definition.
  */
 async function askedTool(input: CallInput, identity: Identity, { executor, present }: AdmitOptions): Promise<Asked> {
   const args = input.args ?? {}
@@ -90,14 +91,14 @@ async function askedTool(input: CallInput, identity: Identity, { executor, prese
   if (tag !== undefined && (await present?.(tag)) === false) throw sessionGone()
   const beside = tag === undefined ? placement : { ...placement, [sessionLabel]: tag }
   const place = beside === undefined ? {} : { placement: beside }
-  // What a program does is recorded call by call, so that it may always be taken up again.
+  // The inner calls of a program are journaled, so that the program is always repeatable.
   const whole = program === true ? programPinned : ({ kind: 'call', effect } as const)
   const open = onOpen === undefined ? {} : { onCircuitOpen: onOpen }
   const digest = schemaDigest ?? callDigest
   return { pinned: { ...whole, tool: id, digest, ...slot, ...place, ...open }, payload: args, cost }
 }
 
-/** The steps of a chain are recorded one by one, so that a chain as such may always be taken up again. */
+/** The steps of a chain are recorded one by one, so that the chain itself is always repeatable. */
 async function askedChain(
   { args, onCircuitOpen }: CallInput,
   identity: Identity,
@@ -109,7 +110,11 @@ async function askedChain(
   const cost = chainCost(steps, executor, identity)
   return {
     pinned: {
-      ...{ kind: 'chain', tool: 'chain', effect: 'repeatable', ...place, ...stepTools(steps, executor, identity) },
+      kind: 'chain',
+      tool: 'chain',
+      effect: 'repeatable',
+      ...place,
+      ...stepTools(steps, executor, identity),
       ...(onCircuitOpen && { onCircuitOpen }),
     },
     payload: copyJson({ steps, input }),
@@ -117,7 +122,7 @@ async function askedChain(
   }
 }
 
-/** The tools of steps that are there for the caller now, as they are named: where the chain runs they must be there too. */
+/** The tools of the steps that are visible to the caller now; they must be visible where the chain runs, too. */
 function stepTools(
   steps: readonly ChainStep[],
   { find }: Pick<Executor, 'find'>,
@@ -134,7 +139,7 @@ function stepTools(
   return there.length === 0 ? {} : { digest: JSON.stringify(there) }
 }
 
-/** What must be the same under the same key: what is asked for, as the caller wrote it. */
+/** Must be the same under the same idempotency key: the tool and the arguments, as the caller wrote them. */
 function fingerprint({ kind, tool }: CallInput, payload: unknown): string {
   return hash('sha256', canonicalJson([kind, tool ?? null, payload]))
 }
@@ -147,7 +152,10 @@ function deadline(input: CallInput, now: number): Pick<AdmittedCall, 'deadlineMs
   throw new ToolError('PAYLOAD_INVALID', 'The deadline of the call has passed.', { details: { issues: [issue] } })
 }
 
-/** What a chain costs: each of its steps once. A tool that is not there for its caller, or not yet, costs nothing. */
+/**
+ * The cost of a chain: each of its steps once. A tool that is hidden from the caller, or not registered yet, costs
+ * nothing.
+ */
 function chainCost(steps: readonly ChainStep[], executor: Pick<Executor, 'find'>, identity: Identity): number {
   const tools = steps.flatMap((step) => ('parallel' in step ? step.parallel : [step])).map(({ tool }) => tool)
   return tools.reduce((sum, tool) => sum + costOf(tool, executor, identity), 0)
@@ -164,8 +172,8 @@ function costOf(tool: string, executor: Pick<Executor, 'find'>, identity: Identi
 type Placement = NonNullable<AdmittedCall['placement']>
 
 /**
- * Where a chain may run: it runs in one place, so it needs the labels of all of its tools. A tool that is not there for
- * its caller, or not yet, asks for nothing. Throws CHAIN_INVALID when no worker could have the labels of all.
+ * The placement of a chain: one worker runs it, so it needs the labels of all its tools. A tool that is hidden from the
+ * caller, or not registered yet, adds no label. Throws CHAIN_INVALID when two steps need different values of a label.
  */
 function chainPlacement(
   steps: readonly ChainStep[],
@@ -194,7 +202,7 @@ function placementOf(tool: string, executor: Pick<Executor, 'find'>, identity: I
 
 function scattered(index: number): ToolError {
   const issue: Issue = { path: `/${index}`, message: 'must run elsewhere than the steps before it' }
-  const message = `The chain is not valid: ${issue.path} ${issue.message}; make two chains of it.`
+  const message = `The chain is not valid: ${issue.path} ${issue.message}; split it into two chains.`
   return new ToolError('CHAIN_INVALID', message, { details: { issues: [issue] } })
 }
 
@@ -202,10 +210,10 @@ const longestKey = 200
 const longestDelayMs = 30 * 24 * 3_600_000
 const highestPriority = 100
 const isoTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)$/
-/** Controls, and what some readers take for the end of a line. */
+/** Control characters, and the separators that some readers treat as the end of a line. */
 const unprintable = /[\p{Cc}\u2028\u2029]/u
 
-/** Refuses a call whose outer shape is wrong, with every path that is. */
+/** Refuses a call whose outer shape is wrong, with every failing path. */
 function checkInput(input: CallInput): void {
   const issues = [...issuesOf(input)]
   if (issues.length === 0) return
@@ -240,8 +248,50 @@ function* issuesOf(input: CallInput): Generator<Issue> {
   }
 }
 
-/** Texts that go into the database and into logs as they are. */
+/** For texts that are written to the database and to logs unchanged. */
 function isName(value: unknown, longest: number): boolean {
   if (typeof value !== 'string' || value.length === 0 || value.length > longest) return false
   return value.isWellFormed() && !unprintable.test(value)
+}
+
+/** The label of the worker that owns the sessions of a tag. */
+export const sessionLabel = 'gantry.sessions'
+
+/** The prefix of a worker's session ids; it reveals nothing of the host. */
+export function sessionTag(worker: string): string {
+  return createHash('sha256').update(worker).digest('hex').slice(0, 12)
+}
+
+/** The longest idle time of a session: a call that waited longer would not find its session. */
+export const sessionWaitMs = 600_000
+
+/** The tag of the session that a call names, on whose worker it must run; undefined for all other calls. */
+export function namedSession(tool: string, args: unknown): string | undefined {
+  if (!/^code:session(?::|$)/i.test(tool)) return undefined
+  const { session } = isObject(args) ? args : {}
+  return typeof session === 'string' ? /^([0-9a-f]{12})\./.exec(session)?.[1] : undefined
+}
+
+/** For a session that was lost with its worker. */
+export function sessionGone(): ToolError {
+  const issue: Issue = { path: '/session', message: 'ended, because the worker that owned it was lost' }
+  return new ToolError('INPUT_INVALID', `The session ${issue.message}; open a new one.`, {
+    details: { issues: [issue] },
+  })
+}
+
+/**
+ * Returns a function that resolves whether a live worker owns the sessions of a tag: this process, named `own` when it
+ * executes calls, or another.
+ */
+export function sessionHolders(
+  workers: Pick<WorkerRecords, 'list'>,
+  own: string | undefined,
+): (tag: string) => Promise<boolean> {
+  const ownTag = own === undefined ? undefined : sessionTag(own)
+  return async (tag) => {
+    if (tag === ownTag) return true
+    const there = (await workers.list()).filter(({ state }) => state !== 'gone' && state !== 'draining')
+    return there.some(({ worker, roles }) => roles.includes('worker') && sessionTag(worker) === tag)
+  }
 }

@@ -3,9 +3,9 @@ import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import fc from 'fast-check'
 import { createAdvances } from './bucket-advances.ts'
-import { type Buckets, type Draw, type Drawn, drawsOf, type Gift } from './buckets/bucket.ts'
+import { type Buckets, type Draw, type Drawn, drawsOf, type Refund } from './buckets/bucket.ts'
 
-/** Buckets in a time that is given, and how often they were asked. */
+/** Buckets on a clock that the test sets, with a count of their draws. */
 function bucketsIn(now: () => number): Pick<Buckets, 'draw' | 'give'> & { asked: number } {
   const kept = new Map<string, { tokens: number; at: number }>()
   const one = ({ key, capacity, perMs, least, most }: Draw): Drawn => {
@@ -21,28 +21,36 @@ function bucketsIn(now: () => number): Pick<Buckets, 'draw' | 'give'> & { asked:
       buckets.asked += 1
       return draws.map(one)
     },
-    async give(gifts: readonly Gift[]) {
-      drawsOf(gifts).map(one)
+    async give(refunds: readonly Refund[]) {
+      drawsOf(refunds).map(one)
     },
   }
   return buckets
 }
 
-test('most calls ask nobody, and those who are refused are refused here until there can be something again', async () => {
+/** Advances on a clock that stands still. */
+function advancesAtZero() {
+  return createAdvances(
+    bucketsIn(() => 0),
+    () => 0,
+  )
+}
+
+test('advances serve most calls without the store, and repeat a refusal until the bucket can refill', async () => {
   let time = 0
   const buckets = bucketsIn(() => time)
   const advances = createAdvances(buckets, () => time)
   const allowance = { key: 'k', capacity: 1_000, perMs: 1 }
   for (let n = 0; n < 1_000; n++) assert.equal(await advances.take(allowance, 1), 0)
-  assert.ok(buckets.asked <= 20, `${buckets.asked} questions for a thousand calls`)
+  assert.ok(buckets.asked <= 20, `${buckets.asked} draws for a thousand calls`)
   const before = buckets.asked
   for (let n = 0; n < 1_000; n++) assert.ok((await advances.take(allowance, 1)) > 0)
-  assert.ok(buckets.asked <= before + 1, 'a flood is refused without a question')
+  assert.ok(buckets.asked <= before + 1, 'a flood is refused without a draw')
   time += 50
   assert.equal(await advances.take(allowance, 1), 0)
 })
 
-test('in no span of time do more pass than the bucket holds and what flows in then and half a second more', async () => {
+test('in any span of time the calls that pass take at most the capacity and the refill of that span plus half a second', async () => {
   const steps = fc.array(fc.record({ pass: fc.nat(400), process: fc.nat(2), tokens: fc.integer({ min: 1, max: 4 }) }), {
     maxLength: 120,
     size: 'max',
@@ -71,7 +79,7 @@ test('in no span of time do more pass than the bucket holds and what flows in th
   )
 })
 
-test('of many who come at once each gets what he asks for or is told when to come back, in one question', async () => {
+test('concurrent calls share one draw from the store, and each gets its tokens or a time to retry', async () => {
   const buckets = bucketsIn(() => 0)
   const advances = createAdvances(buckets, () => 0)
   const waits = await Promise.all(
@@ -82,11 +90,8 @@ test('of many who come at once each gets what he asks for or is told when to com
   assert.ok(buckets.asked <= 2)
 })
 
-test('one who wants more than is left does not keep others from what is', async () => {
-  const advances = createAdvances(
-    bucketsIn(() => 0),
-    () => 0,
-  )
+test('a call that asks for more tokens than are left does not block smaller calls', async () => {
+  const advances = advancesAtZero()
   const allowance = { key: 'k', capacity: 10, perMs: 0.001 }
   assert.equal(await advances.take(allowance, 7), 0)
   assert.equal(await advances.take(allowance, 5), 2_000)
@@ -94,18 +99,15 @@ test('one who wants more than is left does not keep others from what is', async 
   assert.ok((await advances.take(allowance, 1)) > 0)
 })
 
-test('what was given back is there for the next', async () => {
-  const advances = createAdvances(
-    bucketsIn(() => 0),
-    () => 0,
-  )
+test('tokens that are given back serve the next call', async () => {
+  const advances = advancesAtZero()
   const allowance = { key: 'k', capacity: 5, perMs: 0.001 }
   assert.equal(await advances.take(allowance, 5), 0)
   advances.giveBack(allowance, 5)
   assert.equal(await advances.take(allowance, 5), 0)
 })
 
-test('what was given back is there as late as one likes, here and elsewhere, and not twice', async () => {
+test('tokens that are given back late return to the shared bucket, for every process, and only once', async () => {
   let time = 0
   const buckets = bucketsIn(() => 0)
   const [here, elsewhere] = [createAdvances(buckets, () => time), createAdvances(buckets, () => time)]
@@ -122,7 +124,7 @@ test('what was given back is there as late as one likes, here and elsewhere, and
   assert.equal(await elsewhere.take(allowance, 2), 0)
 })
 
-test('what cannot be given back is lost, and keeps nobody from taking', async () => {
+test('tokens whose return fails are lost, and do not block a take', async () => {
   const { draw } = bucketsIn(() => 0)
   const give = () => Promise.reject(new ToolError('STORE_UNAVAILABLE', 'Redis cannot be reached.'))
   const advances = createAdvances({ draw, give }, () => 0)
@@ -133,7 +135,7 @@ test('what cannot be given back is lost, and keeps nobody from taking', async ()
   assert.ok((await advances.take(allowance, 1)) > 0)
 })
 
-test('one who is known to have nothing left is told so without a question, and the wait stays true', async () => {
+test('an empty bucket refuses without a draw, and the reported wait shrinks with time', async () => {
   let time = 0
   const buckets = bucketsIn(() => time)
   const advances = createAdvances(buckets, () => time)
@@ -151,11 +153,8 @@ test('one who is known to have nothing left is told so without a question, and t
   assert.equal(buckets.asked, before + 1, 'others may have given back')
 })
 
-test('of a bucket that got another size nothing is remembered that was so before', async () => {
-  const advances = createAdvances(
-    bucketsIn(() => 0),
-    () => 0,
-  )
+test('a change of capacity or rate discards the advance and the refusals of a bucket', async () => {
+  const advances = advancesAtZero()
   const small = { key: 'k', capacity: 5, perMs: 0.001 }
   assert.equal(await advances.take(small, 3), 0)
   assert.ok((await advances.take(small, 3)) > 0)
@@ -164,17 +163,17 @@ test('of a bucket that got another size nothing is remembered that was so before
   assert.equal(await advances.take({ ...small, capacity: 50 }, 2), 0)
 })
 
-test('while the buckets cannot be reached nothing passes that was not taken before', async () => {
-  let away = false
+test('while the buckets are unreachable only tokens taken in advance are served', async () => {
+  let unavailable = false
   const buckets = bucketsIn(() => 0)
   const draw: Buckets['draw'] = (draws) => {
-    if (away) return Promise.reject(new ToolError('STORE_UNAVAILABLE', 'Redis cannot be reached.'))
+    if (unavailable) return Promise.reject(new ToolError('STORE_UNAVAILABLE', 'Redis cannot be reached.'))
     return buckets.draw(draws)
   }
   const advances = createAdvances({ draw, give: buckets.give }, () => 0)
   const allowance = { key: 'k', capacity: 100, perMs: 0.1 }
   assert.equal(await advances.take(allowance, 1), 0)
-  away = true
+  unavailable = true
   let passed = 0
   const take = async (): Promise<void> => {
     await advances.take(allowance, 1)
@@ -187,11 +186,11 @@ test('while the buckets cannot be reached nothing passes that was not taken befo
     { code: 'STORE_UNAVAILABLE' },
   )
   assert.equal(passed, 10, 'what was taken in advance')
-  away = false
+  unavailable = false
   assert.equal(await advances.take(allowance, 1), 0)
 })
 
-test('however many callers there are, only so many are remembered', async () => {
+test('the number of remembered buckets is bounded', async () => {
   let time = 0
   const advances = createAdvances(
     bucketsIn(() => time),

@@ -9,20 +9,20 @@ export interface Allowance {
 }
 
 /**
- * Tokens of shared buckets, taken in advance so that most calls ask nobody. What was taken in advance is good for half a
- * second, and then lost, so that in any span of time not more passes than the bucket holds and what flows into it in that
- * span and half a second more. Whoever is refused is refused here until there can be something again, but for no longer
- * than a second without a question, because others may give back. A bucket of another size is another matter: nothing is
- * remembered then of what there was, and was not, before.
+ * Tokens of shared buckets, taken in advance so that most calls need no request to the store. An advance expires after
+ * half a second, so that in any span of time the calls that pass take at most the capacity of the bucket and its refill
+ * in that span plus half a second. A refusal is repeated here until the bucket can have refilled, but for at most a
+ * second without a request, because other processes may give tokens back. When the capacity or rate of a bucket
+ * changes, its advance and its refusals are discarded.
  */
 export interface Advances {
-  /** Resolves with 0 when the tokens were there, else with how long to wait, of at least a millisecond. */
+  /** Resolves with 0 when the tokens were taken, else with the time to wait, of at least a millisecond. */
   take(allowance: Allowance, tokens: number): Promise<number>
-  /** How long to wait, when it is known here that the tokens are not there; else 0, and nothing was taken. */
+  /** The time to wait when an earlier refusal still applies; else 0. Takes nothing. */
   refusal(allowance: Allowance, tokens: number): number
-  /** Tokens that were taken and not used go back to their bucket, before anything else is taken from it here. */
+  /** Returns unused tokens to their bucket, before this process takes anything else from it. */
   giveBack(allowance: Allowance, tokens: number): void
-  /** How many buckets are remembered. */
+  /** The number of buckets that are remembered. */
   readonly size: number
 }
 
@@ -30,7 +30,7 @@ interface Purse {
   readonly allowance: Allowance
   tokens: number
   goodUntil: number
-  /** Nothing was left for `refused` tokens or more until then, and nobody is asked again before `askAt`. */
+  /** A take of `refused` tokens or more fails until then; the store is not queried again before `askAt`. */
   emptyUntil: number
   askAt: number
   refused: number
@@ -44,7 +44,7 @@ interface Wish {
 
 const goodMs = 500
 const askAgainMs = 1_000
-/** So much of what flows in, or of what the bucket holds, is taken in advance, whichever is less. */
+/** An advance is the refill of this time, or this part of the capacity, whichever is less. */
 const aheadMs = 100
 const aheadPart = 0.1
 const mostPurses = 10_000
@@ -67,7 +67,7 @@ export function createAdvances(
     return tokens >= purse.refused && time < purse.askAt ? Math.max(1, purse.emptyUntil - time) : undefined
   }
   const hasIn = (purse: Purse, tokens: number): boolean => purse.tokens >= tokens && now() < purse.goodUntil
-  /** From what is here: 0, how long to wait, or undefined when the bucket has to be asked. */
+  /** Serves from the purse: 0, the time to wait, or undefined when the bucket has to be queried. */
   const fromPurse = (purse: Purse, tokens: number): number | undefined => {
     if (!hasIn(purse, tokens)) return waitOf(purse, tokens)
     purse.tokens -= tokens
@@ -76,10 +76,10 @@ export function createAdvances(
   const askAnew = (allowance: Allowance): void => {
     purseOf(allowance).askAt = 0
   }
-  const give = async (gifts: readonly Wish[]): Promise<void> => {
-    if (gifts.length === 0) return
-    const groups = groupsOf(gifts)
-    // What may have arrived is not sent again, or more could be there than was taken.
+  const give = async (refunds: readonly Wish[]): Promise<void> => {
+    if (refunds.length === 0) return
+    const groups = groupsOf(refunds)
+    // A failed return may have arrived, so it is not repeated: the bucket could get more than was taken.
     await buckets.give(groups.map((group) => ({ ...newest(group), tokens: sumOf(group) }))).catch(() => undefined)
     for (const group of groups) askAnew(newest(group))
   }
@@ -99,10 +99,10 @@ export function createAdvances(
       purse.askAt = Math.min(purse.emptyUntil, time + askAgainMs)
     })
   }
-  /** Also of one who knows the bucket by the size that it had before. */
+  /** Also serves tokens that were taken under an earlier size of the bucket. */
   const served = ({ allowance, tokens }: Wish): number =>
     fromPurse(purses.get(allowance.key) ?? purseOf(allowance), tokens) ?? untilFlown(allowance, tokens)
-  /** One draw for each bucket serves all who wish something of it, in order; those it does not suffice for wait. */
+  /** One draw for each bucket serves all its takes, in order; those it does not suffice for get a time to wait. */
   const asking = createBatch<Wish, number>(async (wishes) => {
     await give(wishes.filter(({ kind }) => kind === 'give'))
     await draw(wishes.filter(({ kind }) => kind === 'take'))
@@ -135,7 +135,7 @@ function groupsOf(wishes: readonly Wish[]): readonly (readonly Wish[])[] {
   return [...Map.groupBy(wishes, ({ allowance }) => allowance.key).values()]
 }
 
-/** The bucket as the last who asked knows it: its size may just have been changed. */
+/** The bucket as the latest take describes it: its size may just have changed. */
 function newest(group: readonly Wish[]): Allowance {
   return (group.at(-1) as Wish).allowance
 }
@@ -151,12 +151,12 @@ function drawOf(group: readonly Wish[]) {
   return { key, capacity, perMs, least, most: sumOf(group) + ahead }
 }
 
-/** What others took of a bucket just now flows in again in this time. */
+/** The time in which the bucket refills tokens that other processes just took. */
 function untilFlown({ perMs }: Allowance, tokens: number): number {
   return tokens / perMs
 }
 
-/** Purses with nothing in them, and nothing to remember, are the same as none. */
+/** Removes purses without a valid advance or refusal; they are the same as none. */
 function forgetOld(purses: Map<string, Purse>, time: number): void {
   for (const [key, { goodUntil, askAt }] of purses) {
     if (goodUntil < time && askAt < time) purses.delete(key)

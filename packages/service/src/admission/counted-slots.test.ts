@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { createCountedSlots, type QueueSlot } from './counted-slots.ts'
 
-/** Places over a store whose counts are answered when the test says so, with what is in it when they began or later. */
+/** Slots over a store whose counts resolve when the test answers them, with what the store holds at that moment. */
 function site() {
   let time = 0
   const stored = new Map<string, number>()
@@ -27,7 +27,7 @@ async function turns(): Promise<void> {
   for (let n = 0; n < 10; n++) await Promise.resolve()
 }
 
-test('a place counts before its call is in the store, in the store, and until a count that began after that', async () => {
+test('a slot counts before its call is stored, while it is stored, and until a count that began afterwards', async () => {
   const { places, stored, asked, answer, pass } = site()
   const bounds = [{ name: undefined, most: 2 }]
   const take = async (): Promise<QueueSlot | undefined> => {
@@ -40,7 +40,7 @@ test('a place counts before its call is in the store, in the store, and until a 
   const first = await take()
   const second = await take()
   assert.equal(await take(), undefined)
-  // The count begins while the first is on its way, and does not see it.
+  // The count begins before the first call is stored, and does not see it.
   pass(100)
   const reached = places.reached(bounds)
   await turns()
@@ -53,10 +53,10 @@ test('a place counts before its call is in the store, in the store, and until a 
   stored.set('ada', 1)
   pass(100)
   assert.ok(await take())
-  assert.equal(await take(), undefined, 'the first is in the count, and the third on its way')
+  assert.equal(await take(), undefined, 'the first is in the count, and the third is not stored yet')
 })
 
-test('a count that failed loses nobody, and who would be refused without it hears of that', async () => {
+test('a failed count loses no slot, and rejects a take that only the count could admit', async () => {
   const { places, asked, answer, pass } = site()
   const bounds = [{ name: 'ada', most: 1 }]
   const taking = places.take('ada', bounds)
@@ -67,13 +67,13 @@ test('a count that failed loses nobody, and who would be refused without it hear
   pass(100)
   const again = places.take('ada', bounds)
   await turns()
-  asked.shift()?.reject(new Error('away'))
-  await assert.rejects(again, /away/)
+  asked.shift()?.reject(new Error('unavailable'))
+  await assert.rejects(again, /unavailable/)
   assert.deepEqual(places.full(bounds), bounds[0])
   assert.equal(places.full([{ name: 'bob', most: 1 }]), undefined)
 })
 
-test('whatever comes in whatever order, never do more wait than may', async () => {
+test('in any order of events no more calls wait than the bound allows', async () => {
   const steps = fc.array(fc.constantFrom('take', 'keep', 'leave', 'gone', 'answer', 'pass'), {
     maxLength: 80,
     size: 'max',

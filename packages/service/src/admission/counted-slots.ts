@@ -1,40 +1,40 @@
 import type { CallStore } from '../storage/calls/call-store.ts'
 
-/** A place among the calls that wait. */
+/** A slot among the calls that wait. */
 export interface QueueSlot {
-  /** The call is in the store, where the next count finds it. */
+  /** The call is stored, where the next count finds it. */
   keep(): void
-  /** No call waits there after all. */
+  /** The call does not wait after all; the slot is free. */
   leave(): void
 }
 
-/** How many may wait under a name, or without one under all names together. */
+/** The most calls that may wait under a name; without a name, under all names together. */
 export interface Bound {
   readonly name: string | undefined
   readonly most: number
 }
 
 /**
- * How many calls wait under each name: as they were counted not long ago, and who took a place here since. A place counts
- * from the moment it is taken, long before its call is in the store, so that of many who come at once no more get one
- * than there are. Before anybody is refused they are counted again, unless that was done a moment ago.
+ * The number of calls that wait under each name: the last count, and the slots taken here since. A slot counts from the
+ * moment it is taken, before its call is stored, so that concurrent calls never get more slots than there are. The
+ * store is counted again before a refusal, unless the last count is recent.
  */
 export interface CountedSlots {
-  /** The first bound that is reached as far as is known here; asks nobody. */
+  /** The first bound that is reached as far as this process knows, without a count. */
   full(bounds: readonly Bound[]): Bound | undefined
-  /** The same, counted again before there is one; rejects when that cannot be done. */
+  /** The same, with a new count before it returns a bound; rejects when the count fails. */
   reached(bounds: readonly Bound[]): Promise<Bound | undefined>
-  /** A place under a name, or the first bound that is reached. */
+  /** Takes a slot under a name, or returns the first bound that is reached. */
   take(name: string, bounds: readonly Bound[]): Promise<Taken>
-  /** Counts, unless that was done less than so long ago. */
+  /** Counts, unless the last count is younger than `ageMs`. */
   count(ageMs: number): Promise<void>
-  /** Whether nothing is lost when this is forgotten: nobody is on the way to the store, and the last count is old. */
+  /** Whether this can be dropped: every slot is kept or left, and the last count is old. */
   readonly idle: boolean
 }
 
 type Taken = { readonly kind: 'taken'; readonly place: QueueSlot } | { readonly kind: 'full'; readonly bound: Bound }
 
-/** Numbers under names, and all of them together. */
+/** Numbers by name, and their total. */
 interface Tally {
   readonly of: Map<string, number>
   total: number
@@ -50,9 +50,9 @@ export function createCountedSlots(
   let counted = tally()
   let countedAt = Number.NEGATIVE_INFINITY
   let counting: Promise<void> | undefined
-  /** Taken, and not in the store yet. */
+  /** Slots that are taken and whose calls are not stored yet. */
   const open = tally()
-  /** In the store since the last count began, and since the one began that goes on now. */
+  /** Slots whose calls were stored since the last count began, and since the current count began. */
   let since = tally()
   let sinceThis = tally()
 
@@ -62,7 +62,7 @@ export function createCountedSlots(
       const calls = await ask()
       counted = tally()
       for (const [name, number] of calls) add(counted, name, number)
-      // What came into the store meanwhile may be among them or not; too many are counted rather than too few.
+      // A call that was stored during the count may be in it or not; counting it twice is the safe error.
       since = sinceThis
       countedAt = now()
     } finally {
@@ -89,7 +89,7 @@ export function createCountedSlots(
     },
     async take(name, bounds) {
       await look(bounds)
-      // Nothing may come between this and the place that is taken.
+      // The check and the take run without an `await` between them.
       const bound = full(bounds)
       if (bound !== undefined) return { kind: 'full', bound }
       add(open, name, 1)
@@ -125,15 +125,15 @@ function numberOf(from: Tally, name: string | undefined): number {
 }
 
 /**
- * How many calls wait to be claimed, looked at now and then, because counting them for each call would cost more than the
- * call; those that were let in here since then are counted here.
+ * The number of calls that wait to be claimed. A count for each call would cost more than the call, so the store is
+ * counted periodically, and calls admitted here since then are added.
  */
 export interface QueueDepth {
-  /** Undefined while there is room, so that nobody waits for that; else looks again and resolves with whether there is none. */
+  /** Undefined below the limit, without waiting; else counts again and resolves with whether the queue is full. */
   full(): Promise<boolean> | undefined
-  /** Takes a place for a call; undefined when there is none. */
+  /** Takes a slot for a call; undefined when the queue is full. */
   take(): Promise<QueueSlot | undefined>
-  /** Looks now. */
+  /** Counts now. */
   look(): Promise<number>
 }
 
@@ -148,7 +148,7 @@ export function createQueueDepth(
     return new Map([['', known]])
   }, now)
   const bounds = (): readonly Bound[] => [{ name: undefined, most: most() }]
-  // A store that is away refuses the call itself, so a failed look says nothing here.
+  // An unavailable store refuses the call itself, so a failed count is ignored here.
   const lookAgain = (): void => void places.count(oldMs).catch(() => undefined)
   return {
     full() {

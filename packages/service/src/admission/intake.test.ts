@@ -4,16 +4,21 @@ import { defineTool } from '@gantry/core'
 import { createExecutor } from '@gantry/tools'
 import { createSnapshots } from '../config/snapshots.ts'
 import { createBus } from '../observe/bus.ts'
+import { switchedResponses } from '../observe/unresponsive.fixture.ts'
 import { memoryCallStore } from '../storage/calls/memory.ts'
 import { createIntake } from './intake.ts'
 
 const ada = { principal: 'ada', tenant: 'acme', permissions: [] }
 const input = { kind: 'call' as const, tool: 'test:act', args: {}, idempotencyKey: 'k' }
 
-/** An intake before a database that falls silent, and answers again, when the test says so. */
+/** An intake over a database that stops answering, and answers again, when the test says so. */
 function openIntake(t: TestContext) {
   const act = defineTool({
-    ...{ namespace: 'test', name: 'act', description: 'Acts once.', effect: 'once', cost: 1 },
+    namespace: 'test',
+    name: 'act',
+    description: 'Acts once.',
+    effect: 'once',
+    cost: 1,
     inputSchema: { type: 'object' },
     run: async () => ({}),
   })
@@ -22,24 +27,31 @@ function openIntake(t: TestContext) {
   const memory = memoryCallStore({ now: () => 0 })
   const [sent, thaw, charged, mayCharge] = Array.from({ length: 4 }, () => Promise.withResolvers<void>())
   const ids = [1, 2, 3].values()
-  const hearers = new Set<() => void>()
-  const state = { silent: false, charges: false, refunds: 0, submissions: 0 }
+  const health = switchedResponses()
+  const state = { charges: false, refunds: 0, submissions: 0 }
   const intake = createIntake({
-    ...{ snapshots, bus: createBus(), worker: undefined, claim: () => ({ worker: 'w', leaseMs: 1_000 }) },
+    snapshots,
+    bus: createBus(),
+    worker: undefined,
+    claim: () => ({ worker: 'w', leaseMs: 1_000 }),
     store: {
       ...memory,
       async submit(calls, claim) {
         state.submissions += 1
         sent?.resolve()
-        if (state.silent || hearers.size > 0) await thaw?.promise
+        if (health.isUnresponsive('database') || health.listeners > 0) await thaw?.promise
         return memory.submit(calls, claim)
       },
     },
     depth: { full: () => undefined, take: async () => ({ keep() {}, leave() {} }), look: async () => 0 },
     settings: { maxQueued: 10, callbacks: {}, callbackOrigins: [], inlineBytes: 1_000, artifactBytes: 1_000 },
     gate: {
-      ...{ enter: () => undefined, inside: () => undefined, counts: () => false, place: () => undefined },
-      ...{ mostAtOnce: () => Number.POSITIVE_INFINITY, shares: () => undefined },
+      enter: () => undefined,
+      inside: () => undefined,
+      counts: () => false,
+      place: () => undefined,
+      mostAtOnce: () => Number.POSITIVE_INFINITY,
+      shares: () => undefined,
       async spend() {
         charged?.resolve()
         if (state.charges) await mayCharge?.promise
@@ -48,38 +60,31 @@ function openIntake(t: TestContext) {
         }
       },
     },
-    health: {
-      isSilent: () => state.silent,
-      onSilent(_, hear) {
-        hearers.add(hear)
-        return () => void hearers.delete(hear)
-      },
-    },
+    health,
     unanswered: { add: () => undefined },
     artifacts: { keep: () => assert.fail('nothing is large'), withdraw: async () => undefined },
     expect: () => undefined,
     newId: () => `c-${ids.next().value}`,
     flushes: false,
   })
-  const fallSilent = (): void => {
-    state.silent = true
-    for (const hear of [...hearers]) hear()
-  }
+  const becomeUnresponsive = health.fall
   const answerAgain = (): void => {
-    state.silent = false
+    health.end()
     thaw?.resolve()
   }
-  return { intake, memory, state, sent, charged, mayCharge, fallSilent, answerAgain }
+  return { intake, memory, state, sent, charged, mayCharge, becomeUnresponsive, answerAgain }
 }
 
-test('a submission that hangs when the database falls silent is answered at once, and its retry finds the call', async (t) => {
-  const { intake, memory, sent, fallSilent, answerAgain } = openIntake(t)
+test('a submission in flight when the database stops answering is refused at once, and its retry finds the call', async (t) => {
+  const { intake, memory, sent, becomeUnresponsive, answerAgain } = openIntake(t)
   const refused = assert.rejects(intake.submit(input, ada), {
-    ...{ code: 'STORE_UNAVAILABLE', retryable: true, effect: 'possible' },
+    code: 'STORE_UNAVAILABLE',
+    retryable: true,
+    effect: 'possible',
     details: { outcome: 'unknown', retryAfterMs: 1_000 },
   })
   await sent?.promise
-  fallSilent()
+  becomeUnresponsive()
   await refused
   answerAgain()
   await new Promise(setImmediate)
@@ -87,11 +92,12 @@ test('a submission that hangs when the database falls silent is answered at once
   assert.equal((await memory.claim(10, { worker: 'w', leaseMs: 1_000 })).length, 1)
 })
 
-test('while the database is silent a call is refused without being sent', async (t) => {
-  const { intake, state, fallSilent, answerAgain } = openIntake(t)
-  fallSilent()
+test('while the database does not answer, the intake refuses a call without submitting it', async (t) => {
+  const { intake, state, becomeUnresponsive, answerAgain } = openIntake(t)
+  becomeUnresponsive()
   await assert.rejects(intake.submit(input, ada), {
-    ...{ code: 'STORE_UNAVAILABLE', effect: 'none' },
+    code: 'STORE_UNAVAILABLE',
+    effect: 'none',
     details: { outcome: 'none', retryAfterMs: 1_000 },
   })
   assert.equal(state.submissions, 0)
@@ -99,12 +105,12 @@ test('while the database is silent a call is refused without being sent', async 
   assert.equal((await intake.submit(input, ada)).repeated, false)
 })
 
-test('a call that was refused while it was checked is not sent when the database answers again', async (t) => {
-  const { intake, state, charged, mayCharge, fallSilent, answerAgain } = openIntake(t)
+test('a call that was refused during its checks is not submitted when the database answers again', async (t) => {
+  const { intake, state, charged, mayCharge, becomeUnresponsive, answerAgain } = openIntake(t)
   state.charges = true
   const refused = assert.rejects(intake.submit(input, ada), { code: 'STORE_UNAVAILABLE', effect: 'none' })
   await charged?.promise
-  fallSilent()
+  becomeUnresponsive()
   await refused
   answerAgain()
   mayCharge?.resolve()

@@ -5,14 +5,20 @@ import { checkCallback } from '../config/callback-target.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Snapshots } from '../config/snapshots.ts'
 import type { Bus } from '../observe/bus.ts'
-import type { DependencyHealth } from '../observe/dependency-health.ts'
+import { type ResponseWatch, unlessUnresponsive } from '../observe/dependency-health.ts'
 import type { Artifacts } from '../storage/artifacts/artifact-records.ts'
 import { keepPayload } from '../storage/artifacts/payload.ts'
 import type { Refusals } from '../storage/audit/audit-log.ts'
 import { createBatch } from '../storage/batch.ts'
-import type { CallInput } from '../storage/call-input.ts'
-import type { AdmittedCall, CallStore, ClaimOptions, ReplyAddress, Submitted } from '../storage/calls/call-store.ts'
-import { stillHeld } from '../storage/calls/still-held.ts'
+import type {
+  AdmittedCall,
+  CallInput,
+  CallStore,
+  ClaimOptions,
+  ReplyAddress,
+  Submitted,
+} from '../storage/calls/call-store.ts'
+import { stillHeld } from '../storage/calls/lease-time.ts'
 import type { Worker } from '../worker/worker.ts'
 import { type AdmitOptions, admit } from './admit.ts'
 import type { QueueDepth, QueueSlot } from './counted-slots.ts'
@@ -28,31 +34,31 @@ interface IntakeParts {
     'maxQueued' | 'callbacks' | 'callbackOrigins' | 'inlineBytes' | 'artifactBytes'
   >
   readonly bus: Bus
-  /** Puts what was refused on the audit record. */
+  /** Writes refusals to the audit log. */
   readonly refusals?: Pick<Refusals, 'add'>
-  /** The worker of this process, when it has one: a free one gets a new call without the detour through the queue. */
-  readonly worker: Pick<Worker, 'accepts' | 'claimable' | 'room' | 'take' | 'unrecorded'> | undefined
-  /** How the worker of this process claims now. */
+  /** The worker of this process, if any: with a free slot it gets a new call without the detour through the queue. */
+  readonly worker: Pick<Worker, 'accepts' | 'claimable' | 'freeSlots' | 'take' | 'unrecorded'> | undefined
+  /** The current claim options of the worker of this process. */
   readonly claim: () => ClaimOptions
   readonly unanswered: Pick<UnansweredClaims, 'add'>
-  /** Knows when the database does not answer; absent where it is part of this process. */
-  readonly health: Pick<DependencyHealth, 'isSilent' | 'onSilent'> | undefined
-  /** Where large payloads are kept, and withdrawn from when the call is not going to be one. */
+  /** Knows when the database does not answer; absent where the database is part of this process. */
+  readonly health: ResponseWatch | undefined
+  /** Stores large payloads, and withdraws them when the call is refused. */
   readonly artifacts: Pick<Artifacts, 'keep' | 'withdraw'>
   readonly present?: AdmitOptions['present']
   /** The limits of tenants and principals. */
   readonly gate: TenantGate
-  /** Makes place for the answer of a call that somebody here will wait for. */
+  /** Announces a waiter for the outcome of a call that a request here will wait for. */
   readonly expect: (callId: string, caller: Identity) => void
   readonly newId: () => string
-  /** Whether the store can do nothing but wait for the disk. */
+  /** Whether each commit of the store waits for the disk. */
   readonly flushes: boolean
 }
 
-/** Takes calls in: refused, or kept durably and on their way. */
+/** Admits calls: each is refused, or stored durably and queued or claimed. */
 export interface Intake {
   submit(input: CallInput, identity: Identity, origin?: Origin): Promise<Submission>
-  /** From now on every call is refused. */
+  /** Refuses every call from now on. */
   close(): void
 }
 
@@ -61,31 +67,31 @@ interface Submission {
   readonly repeated: boolean
 }
 
-/** How far a call has come, for its answer when the database falls silent. */
+/** The progress of a submission, for its answer when the database stops answering. */
 interface Attempt {
-  /** It may be in the database. */
+  /** The call may be in the database. */
   isSent: boolean
-  /** Its caller was answered: it must not be sent any more. */
+  /** The caller was answered: the call must not be submitted any more. */
   isRefused: boolean
 }
 
 interface Checked {
   readonly call: AdmittedCall
-  /** Gives back what the call cost, when it is not going to be one. */
+  /** Gives back the cost of a call that is not stored. */
   readonly refund: () => void
 }
 
-/** Where a call comes from. */
+/** How a call was submitted. */
 type Origin =
-  /** Its caller is told that it is kept, and where; the usual one. */
+  /** The caller is answered once the call is stored; the usual case. */
   | { readonly kind: 'handed-in' }
-  /** Its caller hears nothing until it has ended, or whoever waits for it in his place has seen to it that it lasts. */
+  /** The caller is answered when the call has ended, or when the request that waits has made the call durable. */
   | {
       readonly kind: 'waited-for'
-      /** Takes the place where he waits; throws RATE_LIMITED when there is none. */
+      /** Takes a slot for the waiting caller; throws RATE_LIMITED when there is none. */
       readonly hold?: (() => void) | undefined
     }
-  /** Nobody here waits for it. */
+  /** No request in this process waits for the call. */
   | { readonly kind: 'broker'; readonly reply: ReplyAddress | undefined }
 
 export function createIntake(parts: IntakeParts): Intake {
@@ -93,7 +99,10 @@ export function createIntake(parts: IntakeParts): Intake {
   const { settings } = parts
   let closed = false
   const queueing = createBatch<AdmittedCall, Submitted>((calls) => store.submit(calls), { atOnce: 2 })
-  /** All of a batch are taken together: the first may block this thread, and then nobody would hold the others. */
+  /**
+   * The worker takes a batch in one step: the first call may block this thread, and nothing would renew the leases of
+   * the others.
+   */
   const claiming = createBatch<{ readonly call: AdmittedCall; readonly lasting: boolean }, Submitted>(
     async (items) => {
       const askedAt = performance.now()
@@ -110,7 +119,7 @@ export function createIntake(parts: IntakeParts): Intake {
     },
     { atOnce: 2 },
   )
-  /** Those before them are not waited for, and nobody waits for them; where they cannot go ahead they go the usual way. */
+  /** Batches that wait for no earlier batch and delay no later one; a call that cannot go ahead is claimed as usual. */
   const goingAhead = createBatch<AdmittedCall, Submitted>(
     async (calls) => {
       const ahead = calls.length > mostAhead ? undefined : store.submitAhead?.(calls, claim())
@@ -127,7 +136,11 @@ export function createIntake(parts: IntakeParts): Intake {
     keepPayload(text, { callId, owner, artifacts: parts.artifacts, limits: settings })
 
   const check = async (input: CallInput, identity: Identity, origin: Origin): Promise<Checked> => {
-    if (closed) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
+    if (closed)
+      throw new ToolError(
+        'SERVICE_UNAVAILABLE',
+        'The service is stopping and admits no calls; retry on another instance or later.',
+      )
     if ((worker?.unrecorded.length ?? 0) > 0) throw holding()
     if (origin.kind === 'waited-for') origin.hold?.()
     const { maxQueued, callbacks, callbackOrigins } = settings
@@ -160,19 +173,19 @@ export function createIntake(parts: IntakeParts): Intake {
       })
     return { call, refund: () => refund() }
   }
-  /** Whether the worker of this process gets a call at once. */
+  /** Whether the worker of this process claims the call with its submission. */
   const goesDirect = (call: AdmittedCall, fromBroker: boolean): boolean => {
     const { identity, delayMs, slot, placement = {} } = call
     if (worker === undefined || delayMs !== undefined || slot !== undefined) return false
     if (Number.isFinite(gate.mostAtOnce(identity))) return false
     const { labels } = claim()
     if (Object.entries(placement).some(([label, value]) => labels?.[label] !== value)) return false
-    // Where calls that wait are counted, a crowd does not wait inside of the worker instead, which knows of none of it yet.
+    // A limit on waiting calls must not be evaded by calls that wait inside the worker, whose count lags behind.
     if (gate.counts(identity) && claiming.size + goingAhead.size >= Math.max(1, worker.claimable)) return false
-    // Who waits wants to be first; messages come in crowds, of which a worker takes as many as it would from its queue.
-    return fromBroker ? worker.room > 0 : worker.accepts(identity.tenant)
+    // A waiting request goes first; of messages, which arrive in bulk, the worker takes as many as from its queue.
+    return fromBroker ? worker.freeSlots > 0 : worker.accepts(identity.tenant)
   }
-  /** Places for a call that is going to wait, among those of its caller and, unless it is delayed, among all. */
+  /** Slots for a call that is going to wait: one of its caller and, unless it is delayed, one of the whole queue. */
   const placesFor = async ({ identity, delayMs = 0 }: AdmittedCall): Promise<readonly QueueSlot[]> => {
     const own = await gate.place(identity)
     const places = own === undefined ? [] : [own]
@@ -185,7 +198,10 @@ export function createIntake(parts: IntakeParts): Intake {
     own?.leave()
     throw full(settings.maxQueued)
   }
-  /** Of a call that a limit refuses: the one that was taken in under its key before, so that no answer is lost to it. */
+  /**
+   * For a call that a limit refuses: the call that was admitted under the same key before, so that a retry still gets
+   * its answer.
+   */
   const knownBefore = async (input: CallInput, identity: Identity, refusal: unknown): Promise<string | undefined> => {
     const limited = ToolError.is(refusal) && refusal.code === 'RATE_LIMITED'
     if (!limited || input.idempotencyKey === undefined) return undefined
@@ -195,12 +211,12 @@ export function createIntake(parts: IntakeParts): Intake {
       .catch(() => undefined)
     return found?.kind === 'duplicate' ? found.callId : undefined
   }
-  /** Of a call that is there already, which may not be on the disk yet. */
+  /** Answers with a call that exists already; it may not be flushed to the disk yet. */
   const repeatOf = async (callId: string) => {
     if (!parts.flushes) await store.flush(callId)
     return { callId, repeated: true }
   }
-  /** What cannot be removed now goes a day later. */
+  /** A payload that cannot be removed now is removed by retention a day later. */
   const withdraw = async ({ callId, payloadRef }: AdmittedCall): Promise<void> => {
     if (payloadRef !== undefined) await parts.artifacts.withdraw(callId).catch(() => undefined)
   }
@@ -213,7 +229,7 @@ export function createIntake(parts: IntakeParts): Intake {
     parts.refusals?.add({ tenant, principal, tool, code, config, reason })
   }
   const take = async (input: CallInput, identity: Identity, origin: Origin, attempt: Attempt): Promise<Submission> => {
-    // The check begins with the snapshot that is current now, so that this is the one that refuses.
+    // The checks use the snapshot that is current now, so the refusal is recorded under its version.
     const { version } = snapshots.current
     const orKnown = async (error: unknown): Promise<string> => {
       const callId = await knownBefore(input, identity, error)
@@ -250,13 +266,13 @@ export function createIntake(parts: IntakeParts): Intake {
         bus.emit('dependency:failed', { ...submission, reason: error.message })
       }
       checked.refund()
-      // It may be in the store all the same, which the next count tells.
+      // The call may be stored all the same; the next count finds out.
       for (const place of places) place.keep()
       throw error
     })
     bus.emit('dependency:worked', submission)
     for (const place of places) submitted.kind === 'new' ? place.keep() : place.leave()
-    // What was there already was paid for when it came first.
+    // A repeated call was paid for when it was first admitted.
     if (submitted.kind !== 'new') {
       checked.refund()
       await withdraw(call)
@@ -270,14 +286,12 @@ export function createIntake(parts: IntakeParts): Intake {
     async submit(input, identity, origin = { kind: 'handed-in' }) {
       const attempt: Attempt = { isSent: false, isRefused: false }
       if (health === undefined) return take(input, identity, origin, attempt)
-      if (health.isSilent('database')) throw unreachable(attempt)
-      const silence = Promise.withResolvers<never>()
-      const unhear = health.onSilent('database', () => {
+      const refusal = (): ToolError => {
         attempt.isRefused = true
-        silence.reject(unreachable(attempt))
-      })
-      // What was sent is still waited for, so that a call that the database keeps after all is run.
-      return Promise.race([take(input, identity, origin, attempt), silence.promise]).finally(unhear)
+        return unreachable(attempt)
+      }
+      // A call that was sent runs if the database stores it after all.
+      return unlessUnresponsive(health, 'database', refusal, () => take(input, identity, origin, attempt))
     },
     close() {
       closed = true
@@ -285,26 +299,27 @@ export function createIntake(parts: IntakeParts): Intake {
   }
 }
 
-/** What changes nothing may run while it is being submitted; in a crowd that would make outcomes wait for submissions. */
+/**
+ * Calls that only read may run while they are being submitted; beyond this number outcomes would wait for submissions.
+ */
 const mostAhead = 4
 
-/** Whether nothing is lost with a call but what its caller can ask for again. */
+/** Whether losing the call loses nothing that its caller cannot request again. */
 function onlyReads({ kind, effect, callback }: AdmittedCall): boolean {
   return kind === 'call' && effect === 'read' && callback === undefined
 }
 
-/** For a call that is only looked up. */
+/** For a lookup, which stores no payload. */
 const keepNothing = async () => ({ payloadBytes: 0 })
 
-/** What is asked of the database for each call that comes in. */
 const submission = { dependency: 'database', operation: 'submit' } as const
 
 function holding(): ToolError {
-  const text = 'The service takes no calls while it holds outcomes that cannot be recorded; /readyz names them.'
+  const text = 'The service admits no calls while it holds outcomes that it cannot record; /readyz names them.'
   return new ToolError('SERVICE_UNAVAILABLE', text, { stage: 'admit', details: { retryAfterMs: 1_000 } })
 }
 
-/** As when the connection is lost: of a call that was sent it is not known whether it was kept. */
+/** As for a lost connection: whether a call that was sent is stored is unknown. */
 function unreachable({ isSent }: Attempt): ToolError {
   const kept = isSent ? 'whether the call was kept is not known' : 'the call was not kept'
   return new ToolError('STORE_UNAVAILABLE', `The database does not answer; ${kept}.`, {
@@ -314,27 +329,31 @@ function unreachable({ isSent }: Attempt): ToolError {
 }
 
 function full(maxQueued: number): ToolError {
-  return new ToolError('RATE_LIMITED', `${maxQueued} calls wait already.`, {
-    stage: 'admit',
-    details: { retryAfterMs: 1_000 },
-  })
+  return new ToolError(
+    'RATE_LIMITED',
+    `The queue is full: ${maxQueued} calls wait, which is the limit maxQueued; try again in a second.`,
+    {
+      stage: 'admit',
+      details: { retryAfterMs: 1_000 },
+    },
+  )
 }
 
 function conflict({ key }: AdmittedCall): ToolError {
   return new ToolError('IDEMPOTENCY_CONFLICT', `The idempotency key ${key} was used before for another call.`)
 }
 
-/** Notes each call as it comes in, below the trace of its caller; whatever is done for the call later stands below that. */
+/** Adds a span for each submission, below the trace of its caller; the later spans of the call are its children. */
 export function tracedIntake(intake: Intake, tracer: Tracer | undefined): Intake {
   if (tracer === undefined) return intake
   return {
     ...intake,
     submit(input, identity, origin) {
       const broker = origin?.kind === 'broker' ? (origin.reply?.transport ?? 'broker') : undefined
-      const door = broker ?? 'http'
+      const transport = broker ?? 'http'
       const span = tracer.start('gantry.submit', input.traceparent, {
         kind: broker === undefined ? 'server' : 'consumer',
-        facts: { 'gantry.door': door, 'gantry.tenant': identity.tenant },
+        facts: { 'gantry.door': transport, 'gantry.tenant': identity.tenant },
       })
       return traced(span, async () => {
         const submitted = await intake.submit({ ...input, traceparent: span.traceparent }, identity, origin)
@@ -345,7 +364,7 @@ export function tracedIntake(intake: Intake, tracer: Tracer | undefined): Intake
   }
 }
 
-/** Gives a call that is redriven the concurrency limit that its tool has today. */
+/** Gives a redriven call the concurrency limit that its tool has now. */
 export function slotsOfToday(snapshots: Pick<Snapshots, 'current'>): (call: AdmittedCall) => AdmittedCall {
   return (call) => withSlot(call, snapshots.current.executor)
 }
@@ -357,7 +376,7 @@ function withSlot(call: AdmittedCall, { catalog }: Pick<Executor, 'catalog'>): A
     if (tool.concurrency === undefined) return call
     return { ...call, slot: { key: tool.concurrencyKey ?? key, limit: tool.concurrency } }
   } catch {
-    // A tool that is gone ends the call when it runs, with that reason.
+    // The worker ends a call whose tool was removed, with that reason.
     return call
   }
 }

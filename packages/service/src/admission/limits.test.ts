@@ -6,14 +6,14 @@ import { type Buckets, type Draw, drawsOf } from './buckets/bucket.ts'
 import type { QueueSlot } from './counted-slots.ts'
 import { createTenantGate } from './limits.ts'
 
-/** Flows so slowly that nothing comes in while a test runs. */
+/** A refill interval long enough that no token arrives during a test. */
 const aDay = 86_400_000
 
 function someone(tenant: string, principal = 'ada', given: Partial<Identity> = {}): Identity {
   return { tenant, principal, permissions: [], ...given }
 }
 
-/** A gate over buckets that do not fill, and queues of so many calls by tenant and principal. */
+/** A gate over buckets that do not refill, and over queues with the given numbers of calls by tenant and principal. */
 function gateOf(tenants: TenantsLimits, queued: { [tenant: string]: { [principal: string]: number } } = {}) {
   const left = new Map<string, number>()
   const draw: Buckets['draw'] = async (draws: readonly Draw[]) =>
@@ -23,7 +23,7 @@ function gateOf(tenants: TenantsLimits, queued: { [tenant: string]: { [principal
       left.set(key, there - tokens)
       return { tokens, waitMs: tokens > 0 ? 0 : (least - there) / perMs }
     })
-  const give: Buckets['give'] = async (gifts) => void (await draw(drawsOf(gifts)))
+  const give: Buckets['give'] = async (refunds) => void (await draw(drawsOf(refunds)))
   let current = tenants
   const counted: string[] = []
   const store = {
@@ -51,7 +51,7 @@ function gateOf(tenants: TenantsLimits, queued: { [tenant: string]: { [principal
 
 const slowly = { perSecond: 10 / aDay, burst: 10 }
 
-test('without limits nothing is asked, and nothing waits', async () => {
+test('without limits the gate returns undefined and takes no token', async () => {
   for (const tenants of [{}, { acme: { tools: ['math:*'] } } as TenantsLimits]) {
     const { gate } = gateOf(tenants)
     assert.equal(gate.enter(someone('acme')), undefined)
@@ -61,7 +61,7 @@ test('without limits nothing is asked, and nothing waits', async () => {
   }
 })
 
-test('a tenant’s rate is shared by all its principals, whatever keys and permissions they come with', async () => {
+test('a tenant’s rate is shared by all its principals, whatever their permissions and roles', async () => {
   const { gate, passes } = gateOf({ acme: { rate: slowly } })
   const many = Array.from({ length: 30 }, (_, n) => someone('acme', `p${n}`, { permissions: [`x${n}`], roles: ['r'] }))
   let passed = 0
@@ -70,14 +70,14 @@ test('a tenant’s rate is shared by all its principals, whatever keys and permi
   assert.equal(gate.enter(someone('other')), undefined)
 })
 
-test('a principal that is over its rate takes nothing of what its tenant shares', async () => {
+test('a principal over its own rate takes no token of its tenant', async () => {
   const { passes, left } = gateOf({ acme: { rate: slowly, principals: { eve: { rate: { ...slowly, burst: 2 } } } } })
   assert.equal(await passes(someone('acme', 'eve'), 9), 2)
   assert.equal(left.get('["rate","acme"]'), 8)
   assert.equal(await passes(someone('acme'), 20), 8)
 })
 
-test('what holds for all holds for each by itself, and own words come before it', async () => {
+test('the limits of * apply to each tenant separately, and the limits of a named tenant take precedence', async () => {
   const { passes } = gateOf({ '*': { rate: slowly }, big: { rate: { ...slowly, burst: 20 } }, other: { weight: 2 } })
   assert.equal(await passes(someone('a'), 30), 10)
   assert.equal(await passes(someone('b'), 30), 10)
@@ -87,16 +87,16 @@ test('what holds for all holds for each by itself, and own words come before it'
   assert.equal(await passes(someone('*'), 30), 10)
 })
 
-test('a principal has its own rate below that of its tenant, and who is refused spends nothing of the other', async () => {
+test('a principal has its own rate below its tenant’s, and a refused call takes no token of the tenant', async () => {
   const { passes } = gateOf({
     acme: { rate: slowly, principals: { '*': { rate: { ...slowly, burst: 4 } }, root: {} } },
   })
   assert.equal(await passes(someone('acme', 'eve'), 50), 4)
   assert.equal(await passes(someone('acme', 'ada'), 3), 3)
-  assert.equal(await passes(someone('acme', 'bob'), 50), 3, 'what is left of the ten')
+  assert.equal(await passes(someone('acme', 'bob'), 50), 3, 'the tokens left of the ten')
 })
 
-test('what a tenant leaves open of its principals is filled in from what is said for those of all, key by key', async () => {
+test('a tenant’s limits of principals are completed, key by key, from those of the tenant *', async () => {
   const { gate, passes } = gateOf({
     '*': {
       principals: { '*': { rate: { ...slowly, burst: 2 } }, eve: { rate: { ...slowly, burst: 3 }, concurrency: 9 } },
@@ -116,13 +116,13 @@ test('what a tenant leaves open of its principals is filled in from what is said
   })
 })
 
-test('the same name in another tenant is somebody else', async () => {
+test('the same name in another tenant is another principal', async () => {
   const { passes } = gateOf({ '*': { principals: { '*': { rate: slowly } } } })
   assert.equal(await passes(someone('a', 'b c'), 20), 10)
   assert.equal(await passes(someone('a b', 'c'), 20), 10)
 })
 
-test('a refusal says when to come back', async () => {
+test('a refusal names the time to retry', async () => {
   const { gate, passes } = gateOf({ acme: { rate: { perSecond: 2, burst: 1 } } })
   await passes(someone('acme'), 1)
   await assert.rejects(Promise.resolve(gate.enter(someone('acme'))), (error: Error & { details?: unknown }) => {
@@ -132,7 +132,7 @@ test('a refusal says when to come back', async () => {
   })
 })
 
-test('a budget is spent by what calls cost, given back by those that are none, and never exceeded', async () => {
+test('calls spend a budget, unused cost is given back, and the budget is never exceeded', async () => {
   const { gate } = gateOf({ acme: { cost: { budget: 100, everyMs: aDay } } })
   const who = someone('acme')
   const giveBack = await gate.spend(who, 60)
@@ -145,7 +145,7 @@ test('a budget is spent by what calls cost, given back by those that are none, a
   await gate.spend(someone('other'), 1_000_000)
 })
 
-test('a call inside of another takes of the rate and spends, and one over its budget gives back what it took', async () => {
+test('an inner call counts against the rate and spends its cost, and takes neither when the budget refuses it', async () => {
   const { gate, left } = gateOf({ acme: { rate: slowly, cost: { budget: 100, everyMs: aDay } } })
   const who = someone('acme')
   const giveBack = await gate.inside(who, 60)
@@ -162,7 +162,7 @@ test('a call inside of another takes of the rate and spends, and one over its bu
   await assert.rejects(Promise.resolve(gate.inside(who, 101)), { code: 'RATE_LIMITED' })
 })
 
-test('with so many calls waiting a tenant, or one of its principals, is refused; others are not', async () => {
+test('the gate refuses a tenant or a principal at its limit of waiting calls, and no other', async () => {
   const limits = { acme: { queued: 10, principals: { eve: { queued: 3 } } } }
   const { passes } = gateOf(limits, { acme: { eve: 3, ada: 6 }, other: { ada: 100 } })
   assert.equal(await passes(someone('acme', 'eve'), 1), 0)
@@ -171,7 +171,7 @@ test('with so many calls waiting a tenant, or one of its principals, is refused;
   assert.equal(await full.passes(someone('acme', 'bob'), 1), 0)
 })
 
-test('what comes in between two counts is counted here, and what did not wait after all is not', async () => {
+test('calls admitted between two counts are counted locally, and a slot that was left is free again', async () => {
   const { gate, passes, counted } = gateOf({ acme: { queued: 5 } }, { acme: { ada: 2 } })
   const who = someone('acme')
   const places: (QueueSlot | undefined)[] = []
@@ -188,7 +188,7 @@ test('what comes in between two counts is counted here, and what did not wait af
   assert.ok(counted.length <= 2, `${counted.length} counts`)
 })
 
-test('of many who come at once no more get a place than there are, be it of the principal or the tenant', async () => {
+test('concurrent calls get no more queue slots than the limits of the principal and the tenant', async () => {
   const { gate } = gateOf({ acme: { queued: 7, principals: { '*': { queued: 4 } } } }, { acme: { eve: 1 } })
   const rush = async (principal: string): Promise<number> => {
     const asked = Array.from({ length: 20 }, () => gate.place(someone('acme', principal)))
@@ -199,7 +199,7 @@ test('of many who come at once no more get a place than there are, be it of the 
   assert.deepEqual([gate.counts(someone('acme')), gate.counts(someone('other'))], [true, false])
 })
 
-test('limits that change hold from the next call on', async () => {
+test('changed limits apply from the next call on', async () => {
   const { gate, passes, change } = gateOf({ acme: { rate: slowly } })
   assert.equal(await passes(someone('acme'), 20), 10)
   change({ acme: { concurrency: 3, principals: { '*': { concurrency: 1 } } } })

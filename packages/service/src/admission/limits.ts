@@ -25,41 +25,41 @@ import {
 } from './counted-slots.ts'
 
 /**
- * The limits of tenants and their principals. They go by who somebody is, never by where he comes from or which of his
- * keys he uses. Where they cannot be looked up, calls of those who have limits are refused.
+ * The limits of tenants and their principals. They apply to an identity, whatever address or key it uses. While they
+ * cannot be looked up, calls of identities with limits are refused.
  * - Errors: RATE_LIMITED with `details.retryAfterMs`, LIMIT_EXCEEDED for a call that costs more than the whole budget,
- *   STORE_UNAVAILABLE when nobody can tell.
+ *   STORE_UNAVAILABLE when the store does not answer.
  */
 export interface TenantGate {
-  /** Counts a call that comes in, whatever becomes of it; undefined when nothing limits its caller. */
+  /** Counts a submitted call, whether it is admitted or not; undefined when its caller has no limits. */
   enter(identity: Identity): Promise<void> | undefined
-  /** Spends what a call costs; what it resolves with gives that back. */
+  /** Spends the cost of a call; resolves with the function that gives it back. */
   spend(identity: Identity, cost: number): Promise<() => void>
   /**
-   * Counts a call that a chain or a program makes inside, and spends what it costs; what it resolves with gives the cost
-   * back. Undefined when nothing limits its caller.
+   * Counts an inner call of a chain or a program, and spends its cost; resolves with the function that gives the cost
+   * back. Undefined when its caller has no limits.
    */
   inside(identity: Identity, cost: number): Promise<() => void> | undefined
-  /** Whether calls of this one that wait are counted. */
+  /** Whether the waiting calls of this identity are counted. */
   counts(identity: Identity): boolean
-  /** Takes a place for a call that is going to wait; undefined when nobody counts those. */
+  /** Takes a slot for a call that is going to wait; undefined when waiting calls are not counted. */
   place(identity: Identity): Promise<QueueSlot> | undefined
-  /** How many calls of this one may be held at a time; infinite when nobody has to count them. */
+  /** The concurrency limit of this identity; infinite without one. */
   mostAtOnce(identity: Identity): number
-  /** For those who claim. */
+  /** The shares of tenants, for claims. */
   shares(): ClaimOptions['shares']
 }
 
 interface TenantGateOptions {
-  /** As they are now; another object when they have changed. */
+  /** The current limits; another object when they have changed. */
   readonly tenants: () => TenantsLimits
   readonly buckets: Pick<Buckets, 'draw' | 'give'>
   readonly store: Pick<CallStore, 'waiting'>
-  /** The most calls that may wait in all. */
+  /** The limit of waiting calls of the whole queue. */
   readonly mostQueued: () => number
 }
 
-/** One whose limits count: the tenant, or a principal of it. */
+/** A subject of limits: the tenant, or a principal of it. */
 interface Holder {
   readonly name: string
   readonly principal: string | undefined
@@ -73,14 +73,17 @@ const queueHintMs = 1_000
 
 export function createTenantGate(options: TenantGateOptions): TenantGate {
   const advances = createAdvances(options.buckets)
-  const room = createQueueRoom(options.store, () => Math.max(options.mostQueued(), current().mostQueued))
+  const queueSlots = createQueueSlots(options.store, () => Math.max(options.mostQueued(), current().mostQueued))
   let compiled = compile(options.tenants())
   const current = (): Compiled => {
     const tenants = options.tenants()
     if (tenants !== compiled.tenants) compiled = compile(tenants)
     return compiled
   }
-  /** All of it or none: what was taken before a refusal goes back. Resolves with the way to give all of it back. */
+  /**
+   * Takes from all holders or from none: on a refusal the tokens taken before it go back. Resolves with the function
+   * that gives all back.
+   */
   const take = async (
     holders: readonly Holder[],
     what: 'rate' | 'cost',
@@ -94,7 +97,8 @@ export function createTenantGate(options: TenantGateOptions): TenantGate {
     const asked = holders.flatMap(({ name, [what]: allowance }) =>
       allowance === undefined ? [] : [{ name, allowance }],
     )
-    // Where one is known to be empty nothing is taken of the others, or a flood would carry theirs to and fro.
+    // When one bucket is known to be empty nothing is taken from the others; a flood would only carry their tokens to
+    // and fro.
     for (const { name, allowance } of asked) {
       const waitMs = advances.refusal(allowance, tokens)
       if (waitMs > 0) throw limited(refusal(name), waitMs)
@@ -115,12 +119,12 @@ export function createTenantGate(options: TenantGateOptions): TenantGate {
   const count = (holders: readonly Holder[]) => take(holders, 'rate', 1, (name) => `${name} made too many calls`)
   const enter = async ({ tenant }: Identity, holders: readonly Holder[]): Promise<void> => {
     const bounds = boundsOf(holders)
-    const full = bounds.length === 0 ? undefined : await room.of(tenant).reached(bounds)
+    const full = bounds.length === 0 ? undefined : await queueSlots.of(tenant).reached(bounds)
     if (full !== undefined) throw crowded(full, holders)
     await count(holders)
   }
   const place = async ({ tenant, principal }: Identity, holders: readonly Holder[]): Promise<QueueSlot> => {
-    const taken = await room.of(tenant).take(principal, boundsOf(holders))
+    const taken = await queueSlots.of(tenant).take(principal, boundsOf(holders))
     if (taken.kind === 'full') throw crowded(taken.bound, holders)
     return taken.place
   }
@@ -163,7 +167,7 @@ export function createTenantGate(options: TenantGateOptions): TenantGate {
 interface Compiled {
   readonly tenants: TenantsLimits
   readonly shares: ClaimOptions['shares']
-  /** The most calls that anybody may have waiting, of whom that is said. */
+  /** The highest limit of waiting calls in the configuration. */
   readonly mostQueued: number
   holdersOf(identity: Identity): readonly Holder[]
 }
@@ -171,14 +175,14 @@ interface Compiled {
 const none: readonly Holder[] = []
 
 function compile(tenants: TenantsLimits): Compiled {
-  const nobody = Object.values(tenants).every((limits) => Object.keys(limits).every((key) => key === 'tools'))
+  const unlimited = Object.values(tenants).every((limits) => Object.keys(limits).every((key) => key === 'tools'))
   const known = new Map<string, readonly Holder[]>()
   return {
     tenants,
     shares: sharesOf(tenants),
     mostQueued: Math.max(0, ...Object.values(tenants).flatMap(queuedIn)),
     holdersOf({ tenant, principal }) {
-      if (nobody) return none
+      if (unlimited) return none
       const key = JSON.stringify([tenant, principal])
       const found = known.get(key) ?? holders(tenants, tenant, principal)
       if (known.size >= mostKnown) known.clear()
@@ -191,7 +195,7 @@ function compile(tenants: TenantsLimits): Compiled {
 function holders(tenants: TenantsLimits, tenant: string, principal: string): readonly Holder[] {
   const whole = limitsOf(tenants, tenant)
   const own = principalLimits(whole, principal)
-  // The principal first: one that is over its limit then takes nothing of what all of its tenant share.
+  // The principal first: one over its limit then takes no token of its tenant.
   return [
     holder(`${principal} of the tenant ${tenant}`, [tenant, principal], principal, own),
     holder(`The tenant ${tenant}`, [tenant], undefined, whole),
@@ -201,7 +205,9 @@ function holders(tenants: TenantsLimits, tenant: string, principal: string): rea
 function holder(name: string, key: readonly string[], principal: string | undefined, limits: Limits): Holder {
   const { rate, cost } = limits
   return {
-    ...{ name, principal, limits },
+    name,
+    principal,
+    limits,
     rate: rate && {
       key: JSON.stringify(['rate', ...key]),
       capacity: rate.burst ?? Math.max(1, rate.perSecond),
@@ -249,7 +255,7 @@ function lowered(name: string): string {
   return name.startsWith('The ') ? `the ${name.slice(4)}` : name
 }
 
-/** What the limits of tenants mean for those who claim; undefined when nothing sets one tenant apart from another. */
+/** The limits of tenants as shares for claims; undefined when all tenants are equal. */
 function sharesOf(tenants: TenantsLimits): ClaimOptions['shares'] {
   const shares = Object.keys(tenants).map((tenant): [string, Share] => [tenant, shareIn(limitsOf(tenants, tenant))])
   return shares.every(([, share]) => Object.keys(share).length === 0) ? undefined : Object.fromEntries(shares)
@@ -271,18 +277,18 @@ function withStar(principals: { readonly [principal: string]: Limits }): Limits 
   return (Object.hasOwn(principals, '*') ? principals['*'] : undefined) ?? {}
 }
 
-/** The places of each tenant for calls that wait, under the names of its principals. */
-interface QueueRoom {
+/** The slots of each tenant for waiting calls, by principal. */
+interface QueueSlots {
   of(tenant: string): CountedSlots
 }
 
 const mostTenants = 10_000
 
-function createQueueRoom(
+function createQueueSlots(
   store: Pick<CallStore, 'waiting'>,
   most: () => number,
   now: () => number = () => performance.now(),
-): QueueRoom {
+): QueueSlots {
   const tenants = new Map<string, CountedSlots>()
   const forgetIdle = (): void => {
     for (const [tenant, places] of tenants) if (places.idle) tenants.delete(tenant)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createQueueDepth } from './counted-slots.ts'
 
-test('while there is room nobody waits for a look, and what was let in since the last one is counted here', async () => {
+test('below the limit no call waits for a count, and calls admitted since the last count are counted locally', async () => {
   let [time, stored, looks] = [0, 0, 0]
   const depth = async (): Promise<number> => {
     looks += 1
@@ -28,10 +28,10 @@ test('while there is room nobody waits for a look, and what was let in since the
   assert.equal(await gauge.full(), true)
 })
 
-test('a full queue stays full while nobody can look', async () => {
-  let [time, away] = [0, false]
+test('a full queue stays full while the count fails', async () => {
+  let [time, unavailable] = [0, false]
   const depth = async (): Promise<number> => {
-    if (away) throw new Error('away')
+    if (unavailable) throw new Error('unavailable')
     return 5
   }
   const gauge = createQueueDepth(
@@ -40,9 +40,9 @@ test('a full queue stays full while nobody can look', async () => {
     () => time,
   )
   await gauge.look()
-  ;[time, away] = [5_000, true]
+  ;[time, unavailable] = [5_000, true]
   assert.equal(await gauge.full(), true)
-  await assert.rejects(gauge.take(), /away/)
-  ;[time, away] = [5_000, false]
+  await assert.rejects(gauge.take(), /unavailable/)
+  ;[time, unavailable] = [5_000, false]
   assert.equal(await gauge.take(), undefined)
 })

@@ -4,7 +4,7 @@ import { mine, someCall } from '../conformance/call-store/samples.ts'
 import { memoryCallStore } from '../storage/calls/memory.ts'
 import { createUnansweredClaims } from './unanswered-claims.ts'
 
-/** A store whose time and whose pauses are those of the test: each pause ends when the next second begins. */
+/** A store with a clock and pauses of the test: each pause ends when the next second begins. */
 function storeAt(release?: (tries: number) => void) {
   let time = 1_000
   let tries = 0
@@ -33,7 +33,7 @@ function storeAt(release?: (tries: number) => void) {
   return { store, claims, second, tries: () => tries }
 }
 
-test('a call that was submitted with a claim and without an answer can be claimed again, as one that never began', async () => {
+test('a call whose submission with a claim got no answer can be claimed again, as a call that never began', async () => {
   const { store, claims, second } = storeAt((tries) => {
     if (tries === 1) throw new Error('The store does not answer.')
   })
@@ -45,7 +45,7 @@ test('a call that was submitted with a claim and without an answer can be claime
   await claims.close()
 })
 
-test('a submission that is done later than its first release is handed back, too, and then nothing more is asked', async () => {
+test('a submission that commits after the first release is released too, and then the store is not queried any more', async () => {
   const { store, claims, second, tries } = storeAt()
   claims.add([someCall('c')], { notAfter: 2_500 })
   await second()

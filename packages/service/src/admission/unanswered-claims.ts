@@ -2,31 +2,31 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { AdmittedCall, CallStore, ClaimOptions } from '../storage/calls/call-store.ts'
 
 /**
- * Calls that were submitted with a claim and without an answer. The store may hold them as begun by this process, which
- * does not know of the claim: once their lease ended, a call that may happen once only would be `unknown` although no tool
- * ran. So their leases are handed back, again and again until no submission can be done any more, and another worker
- * claims them. Nothing happens to a call that the store does not have, or that another worker holds.
+ * Calls that were submitted with a claim and got no answer. The store may hold them as begun by this process, which
+ * does not know of the claim: when their lease expires, a call with effect `once` would be `unknown` although no tool
+ * ran. So this releases their leases repeatedly until no submission can commit any more, and another worker claims
+ * them. A release does nothing to a call that the store does not have, or that another worker holds.
  */
 export interface UnansweredClaims {
   add(calls: readonly Pick<AdmittedCall, 'callId'>[], claim: Pick<ClaimOptions, 'notAfter'>): void
-  /** Hands nothing back any more; leases that are left end by themselves. */
+  /** Stops releasing; the leases that are left expire. */
   close(): Promise<void>
 }
 
 export interface UnansweredOptions {
   readonly store: Pick<CallStore, 'release'>
-  /** The time of the store. */
+  /** The clock of the store. */
   readonly now: () => number
   readonly pause?: (ms: number, signal: AbortSignal) => Promise<unknown>
 }
 
 const pauseMs = 1_000
 
-/** The fence of a call that is claimed with its submission; its id is of this process alone. */
+/** The fence of a call that is claimed with its submission; only this process knows its id. */
 const fence = 1
 
 export function createUnansweredClaims({ store, now, pause = pauseFor }: UnansweredOptions): UnansweredClaims {
-  /** When the last submission of each could be done. */
+  /** The time until which the submission of each call can commit. */
   const left = new Map<string, number>()
   const closing = new AbortController()
   let running: Promise<void> | undefined

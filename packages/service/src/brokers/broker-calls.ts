@@ -1,10 +1,9 @@
 import { type Identity, type Issue, type JsonSchema, ToolError } from '@gantry/contract'
 import type { Snapshots } from '../config/snapshots.ts'
-import type { CallInput } from '../storage/call-input.ts'
-import type { ReplyAddress } from '../storage/calls/call-store.ts'
-import type { OutboxPosts } from '../storage/outbox/outbox-posts.ts'
+import type { CallInput, ReplyAddress } from '../storage/calls/call-store.ts'
+import type { OutboxPosts } from '../storage/outbox/outbox.ts'
 import type { Decoded } from './codecs/codec.ts'
-import type { ConsumeOptions } from './consume-brokers.ts'
+import type { ConsumeOptions } from './consumer.ts'
 import type { GatewayView } from './gateways/gateway-names.ts'
 import type { RedisGateway } from './gateways/redis-gateway.ts'
 import type { ToolNaming } from './open-brokers.ts'
@@ -20,7 +19,7 @@ interface BrokerIntake {
 
 interface BrokerCallsOptions {
   readonly intake: BrokerIntake
-  /** Hears of calls whose gateway may get notices. */
+  /** Notified of calls whose gateway may get notices. */
   readonly notices: { admitted(callId: string, tool: string, address: ReplyAddress, repeated: boolean): void }
   readonly posts: Pick<OutboxPosts, 'post'>
   readonly snapshots: Snapshots
@@ -31,7 +30,10 @@ interface BrokerCallsOptions {
 
 const never = new AbortController().signal
 
-/** What becomes of a decoded message: its sender, its tool, its call, and one more reply to a call that is known. */
+/**
+ * Handles a decoded message: identifies its sender, resolves its tool, submits its call, and attaches a further reply
+ * address to a known call.
+ */
 export function brokerCalls(
   options: BrokerCallsOptions,
 ): Pick<ConsumeOptions, 'session' | 'understand' | 'submit' | 'attach'> {
@@ -39,7 +41,7 @@ export function brokerCalls(
   return {
     async session(session) {
       if (gateway !== undefined) return gateway.session(session)
-      throw new ToolError('UNAUTHENTICATED', 'There are no sessions here.')
+      throw new ToolError('UNAUTHENTICATED', 'The message names a session, and no gateway with sessions is configured.')
     },
     understand: (decoded, sender) => understand(decoded, sender, options),
     async submit(input, sender, reply) {
@@ -56,7 +58,7 @@ export function brokerCalls(
   }
 }
 
-/** The call with the id of its tool in the place of the name that a gateway has for it. */
+/** The call with the id of its tool in place of the gateway's name for it. */
 async function understand(
   { input, catalogHash, binary = [] }: Decoded & { kind: 'call' },
   sender: Identity,
@@ -75,14 +77,14 @@ async function understand(
       // A sender that named no catalog is bound to none.
       return { ...input, tool: entry.id, ...(catalogHash === '' ? {} : { schemaDigest: entry.callDigest }) }
     } catch (error) {
-      // A tool that is gone was there when its caller read the catalog; it has to read it again.
+      // The tool was in the catalog that the caller read; the caller has to read the catalog again.
       if (ToolError.is(error) && error.code === 'TOOL_NOT_FOUND') await gateway.judge(undefined, catalogHash)
       throw error
     }
   })
 }
 
-/** Gives tools the names that gateways know them by, again after each change of the configuration. */
+/** Sets the gateway names of tools, again after each change of the configuration. */
 export function followNames(naming: ToolNaming, view: GatewayView, snapshots: Snapshots): () => void {
   const rename = async (): Promise<void> => {
     const names = await view.names(snapshots.current.executor)
@@ -95,13 +97,13 @@ export function followNames(naming: ToolNaming, view: GatewayView, snapshots: Sn
 
 type SchemaObject = Exclude<JsonSchema, boolean>
 
-/** Schemas looked at for one argument; a schema whose references go in a circle ends here. */
+/** The most schemas visited for one argument; this also ends circular references. */
 const mostLooks = 500
 
 /**
- * Refuses arguments that came as binary data, and are base64 text by now, where the schema of the tool does not say that
- * it takes such text: by `contentEncoding: base64`, or by `format: byte` as OpenAPI writes it. Text that only looks like
- * the data would else reach a tool that means something else by it.
+ * Refuses arguments that arrived as binary data, and are base64 text by now, unless the tool's schema accepts such
+ * text: by `contentEncoding: base64`, or by `format: byte` as in OpenAPI. Otherwise a tool that expects plain text
+ * would get base64.
  * - Errors: INPUT_INVALID with the path of each.
  */
 export function refuseBinary(inputSchema: JsonSchema, pointers: readonly string[]): void {
@@ -136,23 +138,23 @@ function takesBinary(root: JsonSchema, segments: readonly string[]): boolean {
   return takes(root, 0)
 }
 
-/** Other schemas that speak of the same value. */
+/** Other schemas that apply to the same value. */
 function parts(schema: SchemaObject, root: JsonSchema): readonly unknown[] {
   const { $ref, allOf, anyOf, oneOf } = schema
-  const several = [allOf, anyOf, oneOf].flatMap((list) => (Array.isArray(list) ? (list as unknown[]) : []))
+  const several = [allOf, anyOf, oneOf].flatMap(listOf)
   return typeof $ref === 'string' ? [...several, referred($ref, root)] : several
 }
 
 function memberOf({ properties, additionalProperties, items, prefixItems }: SchemaObject, segment: string): unknown {
   if (isSchemaObject(properties) && Object.hasOwn(properties, segment)) return properties[segment]
   if (/^\d{1,9}$/.test(segment)) {
-    const first = Array.isArray(prefixItems) ? (prefixItems[Number(segment)] as unknown) : undefined
+    const first = listOf(prefixItems)[Number(segment)]
     if (first !== undefined || items !== undefined) return first ?? items
   }
   return additionalProperties
 }
 
-/** What a reference within the schema means; any other is not followed. */
+/** Resolves a reference within the schema; any other is not followed. */
 function referred(reference: string, root: JsonSchema): unknown {
   if (!reference.startsWith('#')) return undefined
   let found: unknown = root
@@ -161,6 +163,10 @@ function referred(reference: string, root: JsonSchema): unknown {
     found = found[segment]
   }
   return found
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : []
 }
 
 function isSchemaObject(value: unknown): value is SchemaObject {

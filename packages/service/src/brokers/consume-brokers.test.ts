@@ -1,18 +1,17 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Identity } from '@gantry/contract'
-import { ToolError } from '@gantry/contract'
+import { type Identity, ToolError } from '@gantry/contract'
 import { type Bus, createBus } from '../observe/bus.ts'
 import type { Codec } from './codecs/codec.ts'
 import { nativeCodec } from './codecs/native.ts'
 import { somastackCodec } from './codecs/somastack.ts'
-import { type ConsumeOptions, consumeBrokers } from './consume-brokers.ts'
+import { type ConsumeOptions, consumeBrokers } from './consumer.ts'
 import type { Refusal } from './inbound.ts'
 import type { Delivery, Transport } from './transports/transport.ts'
 
 const kafka: Identity = { principal: 'kafka:tools', tenant: 'acme', permissions: ['*'] }
 
-/** A broker whose messages a test hands over; what is settled and handed back is written down. */
+/** A broker whose messages a test delivers; it records what is settled and released. */
 function memoryBroker() {
   const [settled, released]: [string[], string[]] = [[], []]
   const asked: number[] = []
@@ -34,7 +33,10 @@ function memoryBroker() {
     close: async () => undefined,
   }
   return {
-    ...{ transport, settled, released, asked },
+    transport,
+    settled,
+    released,
+    asked,
     fail: (error?: ToolError): void => {
       failing = error
       waiting?.([])
@@ -66,7 +68,7 @@ function open(
     sources: [
       { kind: 'kafka', transport: broker.transport, codecs, identity: 'identity' in given ? given.identity : kafka },
     ],
-    worker: { room: 10, onRoom: () => () => undefined },
+    worker: { freeSlots: 10, onFreeSlots: () => () => undefined },
     session: async () => assert.fail('there are no sessions in these messages'),
     understand: async ({ input }) => input,
     async submit(_input, identity) {
@@ -83,7 +85,7 @@ function open(
 
 const request = { event_id: 'e', session_id: 's', tool_name: 'demo:add', args: {}, metadata: {} }
 
-test('whoever writes to a topic is its identity, whatever the event and its headers say', async () => {
+test('a message has the identity of its topic, whatever the event and its headers contain', async () => {
   const broker = memoryBroker()
   const { consumers, submitted } = open(broker)
   const forged = { tenant: 'evil', tenant_id: 'evil', roles: ['admin'], requeue_override: true, user_id: 'root' }
@@ -100,7 +102,7 @@ test('whoever writes to a topic is its identity, whatever the event and its head
   assert.deepEqual(second.submitted, [other])
 })
 
-test('without an identity for those who have no session they are refused, with the setting that is missing', async () => {
+test('a message without a session is refused with the name of the missing setting when no identity is configured', async () => {
   const broker = memoryBroker()
   const { consumers, submitted, refused } = open(broker, { identity: undefined as unknown as Identity })
   await broker.hand('1', request)
@@ -110,7 +112,7 @@ test('without an identity for those who have no session they are refused, with t
   assert.match(refused[0]?.error.message ?? '', /kafka\.identity/)
 })
 
-test('what is refused to the identity of a topic is told of as its own', async () => {
+test('a refusal to the identity of a topic is reported with that identity', async () => {
   const broker = memoryBroker()
   const denied = async (): Promise<never> => {
     throw new ToolError('DENIED', 'No.')
@@ -121,7 +123,7 @@ test('what is refused to the identity of a topic is told of as its own', async (
   assert.deepEqual([refused[0]?.error.code, refused[0]?.sender], ['DENIED', kafka])
 })
 
-test('what no codec reads is given to the dead letters in the words of the first', async () => {
+test('a message that no codec recognises becomes a dead letter of the first codec', async () => {
   const broker = memoryBroker()
   const { consumers, refused } = open(broker)
   await broker.hand('1', ['neither'])
@@ -129,7 +131,7 @@ test('what no codec reads is given to the dead letters in the words of the first
   assert.deepEqual([refused[0]?.dead, refused[0]?.codec?.kind], [true, 'somastack'])
 })
 
-test('a stop waits for what is in hand, and takes no more', async () => {
+test('stop waits for messages in flight, and receives no more', async () => {
   const broker = memoryBroker()
   const gate = Promise.withResolvers<{ callId: string; repeated: boolean }>()
   const { consumers } = open(broker, { submit: () => gate.promise })
@@ -148,7 +150,7 @@ test('a stop waits for what is in hand, and takes no more', async () => {
   assert.equal(broker.asked.length, asked)
 })
 
-test('no more is asked for than the worker has room for, less what is in hand', async () => {
+test('the consumer asks for as many messages as the worker has free slots, less those in flight', async () => {
   const broker = memoryBroker()
   const gate = Promise.withResolvers<{ callId: string; repeated: boolean }>()
   const { consumers } = open(broker, { submit: () => gate.promise })
@@ -159,24 +161,24 @@ test('no more is asked for than the worker has room for, less what is in hand', 
   await consumers.stop()
 })
 
-test('what the broker answers, and what fails, is told as of that dependency', async () => {
+test('the consumer reports the successes and failures of the broker as that dependency', async () => {
   const broker = memoryBroker()
   const bus: Bus = createBus()
-  const told: string[] = []
+  const reported: string[] = []
   const back = new Promise<void>((resolve) => {
     bus.on('dependency:failed', ({ dependency, reason }) => {
-      told.push(`${dependency} failed: ${reason}`)
+      reported.push(`${dependency} failed: ${reason}`)
       broker.fail()
     })
     bus.on('dependency:worked', ({ dependency }) => {
-      told.push(`${dependency} worked`)
+      reported.push(`${dependency} worked`)
       resolve()
     })
   })
-  broker.fail(new ToolError('STORE_UNAVAILABLE', 'It is away.'))
+  broker.fail(new ToolError('STORE_UNAVAILABLE', 'The broker is unavailable.'))
   const { consumers } = open(broker, { bus })
   await broker.hand('1', request)
   await back
   await consumers.stop()
-  assert.deepEqual(told.slice(0, 2), ['kafka failed: It is away.', 'kafka worked'])
+  assert.deepEqual(reported.slice(0, 2), ['kafka failed: The broker is unavailable.', 'kafka worked'])
 })

@@ -2,42 +2,40 @@ import { type Identity, ToolError } from '@gantry/contract'
 import type { BrokerSettings } from '../config/broker-settings.ts'
 import type { Bus } from '../observe/bus.ts'
 import { createBatch } from '../storage/batch.ts'
-import type { CallInput } from '../storage/call-input.ts'
-import type { ReplyAddress } from '../storage/calls/call-store.ts'
+import type { CallInput, ReplyAddress } from '../storage/calls/call-store.ts'
 import type { Queries } from '../storage/databases/database.ts'
-import { type RefusedMessage, refuseMessages } from '../storage/dead-letters/refused-messages.ts'
+import { type RefusedMessage, refuseMessages } from '../storage/dead-letters/dead-letters.ts'
 import type { Codec, Decoded } from './codecs/codec.ts'
-import { type Message, packMessage } from './transports/message.ts'
-import type { Delivery, Transport } from './transports/transport.ts'
+import { type Delivery, type Message, packMessage, type Transport } from './transports/transport.ts'
 
 /** A message that cannot become a call. */
 export interface Refusal {
   readonly error: ToolError
-  /** Whose it is; absent when it was refused before anybody knew. */
+  /** The identified sender; absent when the message was refused before that. */
   readonly sender?: Identity | undefined
-  /** Who is to be told. */
+  /** The reply address of the refusal. */
   readonly address?: ReplyAddress | undefined
-  /** Also a dead letter: it could not be read, or there is nobody to tell. */
+  /** Whether the refusal is also a dead letter: the message could not be decoded, or it has no reply address. */
   readonly dead: boolean
   readonly deliveries: number
   readonly source: string
   readonly position: string
-  /** Absent when it was removed before anybody read it. */
+  /** Absent when the message was removed before it was read. */
   readonly message?: Message
   readonly codec?: Codec | undefined
   readonly tool?: string | undefined
 }
 
-/** What a broker's door needs of the service; each is durable when it resolves. */
+/** What the inbound messages of a broker need from the service; each result is durable when it resolves. */
 export interface InboundPorts {
   readonly transport: Transport
-  /** The codec that speaks the language of a message. */
+  /** The codec that recognises a message. */
   readonly codecOf: (message: Message) => Codec | undefined
-  /** Who sent it, as the host knows; UNAUTHENTICATED when nobody does. */
+  /** The identity of the sender as the host knows it; rejects with UNAUTHENTICATED when it is unknown. */
   readonly identify: (decoded: Decoded & { kind: 'call' }, message: Message) => Promise<Identity>
   /**
-   * The call in the words of the catalog: its tool by its id, CATALOG_STALE when the sender saw another one. Of a tool
-   * that is not there for him he hears what he would hear of one that nobody has.
+   * Resolves the call against the catalog: its tool by id, CATALOG_STALE when the sender saw another one. A tool that
+   * is hidden from the sender is refused like one that does not exist.
    */
   readonly understand: (decoded: Decoded & { kind: 'call' }, sender: Identity) => Promise<CallInput>
   readonly submit: (
@@ -45,32 +43,33 @@ export interface InboundPorts {
     identity: Identity,
     address: ReplyAddress | undefined,
   ) => Promise<{ readonly callId: string; readonly repeated: boolean }>
-  /** The call was there already: this sender, too, gets its outcome. */
+  /** The call exists already: this sender, too, gets its outcome. */
   readonly attach: (callId: string, address: ReplyAddress, identity: Identity) => Promise<void>
   readonly refuse: (refusal: Refusal) => Promise<void>
-  /** Told when a message is no longer in hand, so that there may be room for another one. */
+  /** Called when a message is done, so that a slot may be free. */
   readonly left?: () => void
   readonly bus: Bus
 }
 
 interface Inbound {
-  /** Takes deliveries; never rejects, and what cannot be handled now is handed back to its broker. */
+  /** Handles deliveries; never rejects. A delivery that cannot be handled now is released to its broker. */
   take(deliveries: readonly Delivery[]): void
-  /** Messages in hand. */
+  /** The number of messages in flight. */
   readonly size: number
-  /** Resolves when none is in hand. */
+  /** Resolves when no message is in flight. */
   empty(): Promise<void>
 }
 
-/** So often a message that nothing is known to be wrong with may fail here before it is given up. */
+/** The number of unexpected failures after which a message becomes a dead letter. */
 const mostFaults = 5
 const firstPauseMs = 200
 const longestPauseMs = 10_000
 
 /**
- * Makes calls of messages. Each is read, its sender identified, and the call kept; or it is refused, and the refusal kept.
- * Only then is it settled, so that whatever dies in between, it comes again. A call that was kept before is found by its
- * key, and answered once more. While the store is away, or full, messages stay with their broker.
+ * Makes calls of messages. Each message is decoded, its sender identified, and its call stored; or it is refused, and
+ * the refusal stored. Only then is it settled, so that after a crash in between it is delivered again. A call that was
+ * stored before is found by its key, and its sender gets a further reply. While the store is unavailable, or full,
+ * messages stay with their broker.
  */
 export function createInbound(ports: InboundPorts): Inbound {
   const { transport, bus } = ports
@@ -79,13 +78,13 @@ export function createInbound(ports: InboundPorts): Inbound {
       await transport.settle(deliveries)
       return deliveries.map(() => undefined)
     },
-    // The call that was kept goes first: somebody waits for that.
+    // The stored call goes first: a caller waits for it.
     { sooner: setImmediate },
   )
   const open = new Set<Promise<void>>()
   const one = async (delivery: Delivery): Promise<void> => {
     const next = await handle(delivery, ports)
-    // What a broker that is away does not hear now comes again, and is found to be done.
+    // A message that an unavailable broker could not settle is delivered again, and its call is found by its key.
     if (next === 'settle') return settling.add(delivery).catch(() => undefined)
     bus.emit('message:held', { transport: transport.kind, id: delivery.id, reason: next.reason })
     await transport.release([delivery], next.delayMs).catch(() => undefined)
@@ -119,15 +118,16 @@ async function handle(delivery: Delivery, ports: InboundPorts): Promise<Next> {
     const { deliveries } = delivery
     const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(deliveries - 1, 10))
     const wish = ToolError.is(error) ? error.details?.retryAfterMs : undefined
-    const reason = ToolError.is(error) ? error.message : `A fault of the service: ${String(error)}`
+    const reason = ToolError.is(error) ? error.message : `Internal error: ${String(error)}`
     return { delayMs: typeof wish === 'number' ? Math.max(wish, pauseMs) : pauseMs, reason }
   }
 }
 
-/** Resolves when the message is in safe hands: as a call, or refused. */
+/** Resolves when the message is stored durably: as a call, or as a refusal. */
 async function admitted(delivery: Delivery, ports: InboundPorts): Promise<void> {
   const { body, deliveries } = delivery
-  if (body.kind === 'claimed') throw new ToolError('INTERNAL', 'A broker handed over a call that was claimed already.')
+  if (body.kind === 'claimed')
+    throw new ToolError('INTERNAL', 'A broker transport delivered a claimed call instead of a message.')
   if (body.kind === 'gone') {
     ports.bus.emit('message:gone', { source: body.source, position: body.position })
     return ports.refuse({ error: removed(), dead: true, deliveries, source: body.source, position: body.position })
@@ -156,25 +156,28 @@ async function keep(decoded: Decoded & { kind: 'call' }, identity: Identity, por
   if (repeated && decoded.address !== undefined) await ports.attach(callId, decoded.address, identity)
 }
 
-/** What waiting will mend; everything else is a refusal. */
+/** Codes of conditions that pass; every other code is a refusal. */
 const passing: readonly string[] = ['STORE_UNAVAILABLE', 'SERVICE_UNAVAILABLE', 'RATE_LIMITED', 'SECRET_UNAVAILABLE']
-/** So often a message is left to another worker, who may not be there. */
+/** The number of deliveries after which a message that is left to another worker is refused: there may be none. */
 const mostLeft = 50
-/** So often a message of one who is over a limit of his own is held back; what he sends more of would pile up here. */
+/**
+ * The number of deliveries after which a message of a sender over its own limit is refused; otherwise such messages
+ * would accumulate.
+ */
 const mostLimited = 5
 const longestLimitedMs = 10_000
 
-/** Undefined for what may go well the next time. */
+/** The error to refuse the message with; undefined when a later delivery may succeed. */
 function finalError(error: unknown, deliveries: number): ToolError | undefined {
   if (ToolError.is(error) && error.code !== 'INTERNAL') {
     return passing.includes(error.code) && mayWait(error, deliveries) ? undefined : error
   }
   if (deliveries < mostFaults) return undefined
-  const text = `The message could not be handled, ${deliveries} times.`
+  const text = `The message could not be handled in ${deliveries} deliveries; the log has the cause.`
   return new ToolError('INTERNAL', text, { cause: error, effect: 'none' })
 }
 
-/** A full queue is nobody's fault, and waits; who is over his own limit hears of it when it lasts. */
+/** A message waits for a full queue; a sender that stays over its own limit is refused. */
 function mayWait({ code, details }: ToolError, deliveries: number): boolean {
   if (code === 'SERVICE_UNAVAILABLE') return deliveries < mostLeft
   if (code !== 'RATE_LIMITED' || details?.scope !== 'caller') return true
@@ -182,15 +185,17 @@ function mayWait({ code, details }: ToolError, deliveries: number): boolean {
 }
 
 function removed(): ToolError {
-  const text = 'The message was removed from its stream before anybody had settled it; what it asked for is not known.'
+  const text = 'The message was removed from its stream before it was settled; its content is unknown.'
   return new ToolError('PAYLOAD_INVALID', text)
 }
 
 function foreign(): ToolError {
-  return new ToolError('PAYLOAD_INVALID', 'The message is of no form that is spoken here.')
+  return new ToolError('PAYLOAD_INVALID', 'No codec recognises this message.')
 }
 
-/** Encodes the reply to a sender whose message is refused; undefined when no codec here speaks to it. */
+/**
+ * Encodes the reply to a sender whose message is refused; undefined when its codec or broker is not configured here.
+ */
 interface RefusalReplies {
   refusal(address: ReplyAddress, error: ToolError): { readonly target: string; readonly body: string } | undefined
 }
@@ -203,15 +208,15 @@ interface RefuseOptions {
   readonly now?: () => Date
 }
 
-/** What is known of the topic or stream that a message came from. */
+/** The tenant and the broker of the topic or stream that a message came from. */
 interface RefusalSources {
-  /** Whose the refusals of a source are when the sender is unknown. */
+  /** The tenant of refusals of a source when the sender is unknown. */
   tenantOf(source: string): string
   /** The broker of a source. */
   transportOf(source: string): string
 }
 
-/** The sources of the settings; those that they do not name belong to the tenant of the service's own identity. */
+/** The sources of the settings; a source that they do not name belongs to the tenant of the service's own identity. */
 export function refusalSources({ kafka, redis }: BrokerSettings, { tenant }: Identity): RefusalSources {
   const tenants = new Map([
     [kafka?.topic, kafka?.identity?.tenant ?? tenant],
@@ -223,12 +228,12 @@ export function refusalSources({ kafka, redis }: BrokerSettings, { tenant }: Ide
   }
 }
 
-/** What is kept of a message that could not be read. */
+/** The most bytes of an undecodable message that a dead letter keeps. */
 const mostShown = 16_384
 
 /**
- * Keeps refusals: the answer, the message for the broker's own dead letters, and the dead letter, together. They are of
- * the sender's tenant, because what a message holds is for no other to read.
+ * Stores a refusal: its reply, the message for the broker's own dead letters, and the dead letter, in one statement.
+ * They belong to the sender's tenant, because no other tenant may read the content of the message.
  */
 export function createMessageRefusals(options: RefuseOptions): (refusal: Refusal) => Promise<void> {
   const batch = createBatch<RefusedMessage, void>(async (refused) => {
@@ -245,21 +250,30 @@ export function createMessageRefusals(options: RefuseOptions): (refusal: Refusal
 function refusedMessage(refusal: Refusal, { answers, sources, now = () => new Date() }: RefuseOptions): RefusedMessage {
   const { error, address, dead, deliveries, source, position, message, codec, tool, sender } = refusal
   const answer = address === undefined ? undefined : answers.refusal(address, error)
-  const letter = dead && message !== undefined ? codec?.deadLetter?.(message, { error, deliveries }, now()) : undefined
+  const deadLetter =
+    dead && message !== undefined ? codec?.deadLetter?.(message, { error, deliveries }, now()) : undefined
   const messages = [
     ...(answer === undefined ? [] : [answer]),
-    ...(letter === undefined ? [] : [{ target: letter.to, body: packMessage(sources.transportOf(source), letter) }]),
+    ...(deadLetter === undefined
+      ? []
+      : [{ target: deadLetter.to, body: packMessage(sources.transportOf(source), deadLetter) }]),
   ]
   const payload = message === undefined ? {} : { payload: shown(message.bytes) }
   const tenant = sender?.tenant ?? sources.tenantOf(source)
   return {
-    ...{ tenant, source, position, deliveries, code: error.code, reason: error.message, tool },
+    tenant,
+    source,
+    position,
+    deliveries,
+    code: error.code,
+    reason: error.message,
+    tool,
     messages,
     ...(dead ? { dead: payload } : {}),
   }
 }
 
-/** Bytes as text, where they are text; whoever looks at it gets no more than the beginning. */
+/** The beginning of the bytes, as text where they are text. */
 function shown(bytes: Uint8Array): string {
   const beginning = Buffer.from(bytes.subarray(0, mostShown))
   const text = beginning.toString('utf8')

@@ -14,13 +14,18 @@ async function open(t: TestContext, document: object, takes = true): Promise<{ b
   const settings = brokerSettings({ redisUrl: url, transport: 'redis', ...document })
   const said: string[] = []
   const brokers = await openBrokers({
-    ...{ settings, takes, name: 'test', identity, secrets: undefined, say: (line: string) => void said.push(line) },
+    settings,
+    takes,
+    name: 'test',
+    identity,
+    secrets: undefined,
+    say: (line: string) => void said.push(line),
   })
   t.after(() => brokers.close())
   return { brokers, said }
 }
 
-/** Whether an answer may go there. */
+/** Whether a reply may go to this stream. */
 function mayReplyTo({ codecs }: Brokers, to: string): boolean {
   const envelope = { reply_to: to, tool_name: 'x', ctx: { trace_id: 't' } }
   const message = { bytes: encode(envelope), headers: new Map(), source: 'calls', position: '1-0' }
@@ -28,7 +33,7 @@ function mayReplyTo({ codecs }: Brokers, to: string): boolean {
   return decoded?.kind === 'call' && decoded.address?.to === to
 }
 
-test('answers may go to the streams that the settings name, with * for anything', async (t) => {
+test('replies may go to the streams that the settings name, with * as a wildcard', async (t) => {
   const replies = ['exact', 'a:*', '*:z', 'p:*:q:*:r', 'x*x', 'dots.and[sets]?']
   const { brokers } = await open(t, { redis: { stream: freshKey(), replies } })
   for (const to of ['exact', 'a:', 'a:b', 'b:z', 'p:1:q:2:r', 'p::q::r', 'xx', 'x-x', 'dots.and[sets]?']) {
@@ -39,14 +44,14 @@ test('answers may go to the streams that the settings name, with * for anything'
   }
 })
 
-test('answers never go among the calls, the dead letters or the messages, whatever the settings say', async (t) => {
+test('replies never go to the streams of calls, dead letters or messages, whatever the settings allow', async (t) => {
   const names = { stream: freshKey(), deadLetters: 'dead', messages: 'messages' }
   const { brokers } = await open(t, { redis: { ...names, replies: ['*'] } })
   assert.ok(mayReplyTo(brokers, 'anything'))
   for (const to of Object.values(names)) assert.ok(!mayReplyTo(brokers, to), to)
 })
 
-test('a process that takes nothing has no door, but can answer; one without the transport has only Redis', async (t) => {
+test('a process that consumes nothing has no source but can reply; one without a broker transport has only Redis', async (t) => {
   const answering = await open(t, { redis: { stream: freshKey() } }, false)
   assert.deepEqual([answering.brokers.sources.length, [...answering.brokers.publishers.keys()]], [0, ['redis']])
   const plain = await open(t, { transport: 'postgres' })
@@ -54,14 +59,14 @@ test('a process that takes nothing has no door, but can answer; one without the 
   assert.notEqual(plain.brokers.redis, undefined)
 })
 
-test('what is said of Redis has no password in it', async (t) => {
+test('the log line about Redis has no password', async (t) => {
   const { password, port } = await file.server(t)
   const { said } = await open(t, { redis: { stream: freshKey() } })
   assert.deepEqual(said, [`connecting to Redis at 127.0.0.1:${port}`])
   assert.ok(!said.join().includes(password))
 })
 
-test('a file of authorities or a secret that cannot be had for Kafka is told, and what was opened is closed', async (t) => {
+test('an unreadable authority file or secret for Kafka is reported with its setting', async (t) => {
   const kafka = { kafkaBrokers: ['127.0.0.1:1'], transport: 'kafka' }
   const wrongFile = open(t, { ...kafka, kafka: { caFile: '/nowhere/ca.pem' } })
   await assert.rejects(wrongFile, { code: 'CONFIG_INVALID', message: /\/nowhere\/ca\.pem of \/kafka\/caFile/ })

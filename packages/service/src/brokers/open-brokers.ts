@@ -1,58 +1,61 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Identity } from '@gantry/contract'
-import type { BrokerSettings, KafkaSettings, RedisSettings } from '../config/broker-settings.ts'
-import { parseRedisUrl } from '../config/redis-url.ts'
-import { readTlsFiles, resolveText } from '../config/secret-text.ts'
+import {
+  type BrokerSettings,
+  type KafkaSettings,
+  parseRedisUrl,
+  type RedisSettings,
+} from '../config/broker-settings.ts'
+import { readTlsFiles, resolveText } from '../config/secret-sources.ts'
 import type { Codec } from './codecs/codec.ts'
 import { nativeCodec } from './codecs/native.ts'
 import { somastackCodec } from './codecs/somastack.ts'
 import { stargazerCodec, stargazerReplyRule } from './codecs/stargazer.ts'
 import type { KafkaConnection } from './transports/kafka.ts'
-import type { Publisher } from './transports/message.ts'
 import type { RedisConnections } from './transports/redis/connection.ts'
-import type { Transport } from './transports/transport.ts'
+import type { Publisher, Transport } from './transports/transport.ts'
 
-/** A broker that calls come from. */
+/** A broker that calls are consumed from. */
 export interface BrokerSource {
   readonly kind: 'kafka' | 'redis'
   readonly transport: Transport
-  /** In the order in which they are asked whether they speak the language of a message. */
+  /** In the order in which they try to recognise a message. */
   readonly codecs: readonly Codec[]
-  /** Who sends messages that belong to no session. */
+  /** The identity of messages that belong to no session. */
   readonly identity: Identity | undefined
 }
 
-/** Gateways know tools by names of their own; until those are known, a tool goes by its id. */
+/** Gateways know tools by names of their own; until those are set, a tool goes by its id. */
 export interface ToolNaming {
   nameFor: (id: string) => string
 }
 
-/** What the settings name, connected. Whoever opened them closes them. */
+/** The configured brokers, connected. The caller closes them. */
 export interface Brokers {
   readonly sources: readonly BrokerSource[]
   readonly publishers: ReadonlyMap<string, Publisher>
-  /** By the name that an address calls it. */
+  /** By the codec name of a reply address. */
   readonly codecs: ReadonlyMap<string, Codec>
-  /** What gateways call a tool; set once there is a catalog. */
+  /** The gateway names of tools; set once there is a catalog. */
   readonly naming: ToolNaming
-  /** Also where no calls come from: for what else is kept there. */
+  /** Also set where no calls come from Redis: other parts store data there. */
   readonly redis: RedisConnections | undefined
   close(): Promise<void>
 }
 
 interface OpenBrokersOptions {
   readonly settings: BrokerSettings
-  /** Whether messages are taken here; who only answers needs no door. */
+  /** Whether this process consumes messages; a process that only replies consumes none. */
   readonly takes: boolean
-  /** Of this process, among all. */
+  /** The name of this process, unique among all. */
   readonly name: string
-  /** Who somebody is for whom nothing else is said. */
+  /** The identity of senders without one of their own. */
   readonly identity: Identity
   readonly secrets: unknown
   readonly say: (line: string) => void
 }
 
-/** For a service that calls come to over HTTP only. */
+/** For a service that receives calls over HTTP only. */
 export const noBrokers: Brokers = {
   ...{
     sources: [],
@@ -64,7 +67,7 @@ export const noBrokers: Brokers = {
   close: async () => undefined,
 }
 
-/** Connects to the brokers that calls are taken from. Each driver is loaded when it is used. */
+/** Connects to the configured brokers. Each driver is loaded when it is used. */
 export async function openBrokers(options: OpenBrokersOptions): Promise<Brokers> {
   const { settings } = options
   const { transports } = settings
@@ -87,7 +90,7 @@ export async function openBrokers(options: OpenBrokersOptions): Promise<Brokers>
       publishers.set('redis', keep(redisPublisher({ redis })))
       const spoken = redisCodecs(settings.redis, naming)
       codecs.push(...spoken)
-      if (options.takes) sources.push(await redisDoor(settings.redis, redis, spoken, options.name, keep))
+      if (options.takes) sources.push(await openRedisSource(settings.redis, redis, spoken, options.name, keep))
     }
     if (transports.includes('kafka') && settings.kafka !== undefined) {
       const { kafka } = settings
@@ -98,7 +101,7 @@ export async function openBrokers(options: OpenBrokersOptions): Promise<Brokers>
       const identity = kafka.identity ?? senderOf(options.identity, kafka.topic)
       const spoken = kafkaCodecs(kafka, identity, naming)
       codecs.push(...spoken)
-      if (options.takes) sources.push(await kafkaDoor(kafka, connection, spoken, identity, keep))
+      if (options.takes) sources.push(await openKafkaSource(kafka, connection, spoken, identity, keep))
     }
     const byKind = new Map(codecs.map((codec) => [codec.kind, codec]))
     return { sources, publishers, codecs: byKind, naming, redis, close: closeAll }
@@ -108,7 +111,7 @@ export async function openBrokers(options: OpenBrokersOptions): Promise<Brokers>
   }
 }
 
-/** Whoever may write to a topic is one and the same, and holds no permission that nobody gave him. */
+/** All writers of a topic have one identity, with only the configured permissions. */
 function senderOf({ tenant }: Identity, topic: string): Identity {
   return { principal: `kafka:${topic}`, tenant, permissions: [] }
 }
@@ -128,7 +131,7 @@ async function connectRedis(
       : await resolveText(sentinelPassword, secrets, '/redis/sentinelPassword names')
   const tls = await readTlsFiles(settings, '/redis')
   const { openRedis } = await import('./transports/redis/connection.ts')
-  return openRedis({ url, tls, sentinel: { username, password }, mayBeAway: true })
+  return openRedis({ url, tls, sentinel: { username, password }, mayBeUnavailable: true })
 }
 
 function redisCodecs(
@@ -137,18 +140,21 @@ function redisCodecs(
 ): readonly Codec[] {
   const ours = [stream, deadLetters, messages]
   const wanted = replies === undefined ? stargazerReplyRule(ours) : oneOf(replies)
-  // An answer among the calls would come back as a message, whatever the settings say.
+  // A reply to the stream of calls would be consumed as a message, so it is refused whatever the settings allow.
   const mayReplyTo = (to: string): boolean => wanted(to) && !ours.includes(to)
   return [
     stargazerCodec({
-      ...{ mayReplyTo, messagesTo: messages, deadLettersTo: deadLetters, errorText },
+      mayReplyTo,
+      messagesTo: messages,
+      deadLettersTo: deadLetters,
+      errorText,
       toolName: (id) => naming.nameFor(id),
     }),
     nativeCodec({ transport: 'redis', mayReplyTo, deadLettersTo: deadLetters }),
   ]
 }
 
-async function redisDoor(
+async function openRedisSource(
   { stream, group, identity, claimIdleMs }: RedisSettings,
   redis: RedisConnections,
   codecs: readonly Codec[],
@@ -161,7 +167,7 @@ async function redisDoor(
   return { kind: 'redis', transport, codecs, identity }
 }
 
-/** Whoever may write to the topic is one and the same; what messages say of themselves counts for nothing. */
+/** All writers of the topic have one identity; an identity in a message is ignored. */
 function kafkaCodecs(
   { results, deadLetters, messages, events }: KafkaSettings,
   { tenant }: Identity,
@@ -169,17 +175,23 @@ function kafkaCodecs(
 ): readonly Codec[] {
   return [
     somastackCodec({
-      ...{ resultsTo: results, messagesTo: messages, deadLettersTo: deadLetters, tenant, events },
+      resultsTo: results,
+      messagesTo: messages,
+      deadLettersTo: deadLetters,
+      tenant,
+      events,
       toolName: (id) => naming.nameFor(id),
     }),
     nativeCodec({
-      ...{ transport: 'kafka', mayReplyTo: (to) => to === results },
-      ...{ defaultReplyTo: results, deadLettersTo: deadLetters },
+      transport: 'kafka',
+      mayReplyTo: (to) => to === results,
+      defaultReplyTo: results,
+      deadLettersTo: deadLetters,
     }),
   ]
 }
 
-async function kafkaDoor(
+async function openKafkaSource(
   { topic, group, sessionTimeoutMs }: KafkaSettings,
   connection: KafkaConnection,
   codecs: readonly Codec[],
@@ -206,7 +218,7 @@ async function kafkaConnection(
   return { brokers: [...brokers], clientId: `gantry-${name}`, ...sasl, ...secured }
 }
 
-/** Names with `*` for anything; what else is in them means itself. */
+/** Matches names in which `*` is a wildcard and every other character is literal. */
 function oneOf(patterns: readonly string[]): (to: string) => boolean {
   const forms = patterns.map((pattern) => pattern.split('*'))
   return (to) => forms.some((parts) => matches(to, parts))
@@ -227,9 +239,9 @@ function matches(text: string, [first = '', ...rest]: readonly string[]): boolea
 
 const lookEveryMs = 500
 
-/** Waits until every broker has told how much waits in it: then its messages can be taken. */
+/** Waits until every broker has answered its lag: then messages can be consumed. */
 export async function untilConsuming(sources: readonly BrokerSource[], signal: AbortSignal): Promise<void> {
-  await Promise.all(sources.map((door) => untilAnswers(door, signal)))
+  await Promise.all(sources.map((source) => untilAnswers(source, signal)))
 }
 
 async function untilAnswers({ transport }: BrokerSource, signal: AbortSignal): Promise<void> {

@@ -4,7 +4,7 @@ import { ToolError } from '@gantry/contract'
 import { createBus } from '../observe/bus.ts'
 import { nativeCodec } from './codecs/native.ts'
 import { createMessageRefusals, type Refusal } from './inbound.ts'
-import { unpackMessage } from './transports/message.ts'
+import { unpackMessage } from './transports/transport.ts'
 
 const codec = nativeCodec({ transport: 'redis', mayReplyTo: () => true, deadLettersTo: 'dead' })
 const address = { codec: 'native', transport: 'redis', to: 'answers', data: {} }
@@ -17,16 +17,16 @@ function refusal(bytes: Uint8Array, more: Partial<Refusal> = {}): Refusal {
 
 type Rows = { readonly [column: string]: string }[]
 
-/** What is kept of refusals, and what is told of them. */
+/** The stored parts of refusals, and the events that report them. */
 async function keep(...refusals: Refusal[]) {
-  const kept = { letters: [] as Rows, messages: [] as Rows, told: [] as object[], statements: 0 }
+  const kept = { deadLetters: [] as Rows, messages: [] as Rows, events: [] as object[], statements: 0 }
   const bus = createBus()
-  bus.on('message:refused', (event) => kept.told.push(event))
+  bus.on('message:refused', (event) => kept.events.push(event))
   const refuse = createMessageRefusals({
     database: {
-      async query<R>(_sql: string, [letters, messages]: readonly unknown[] = []): Promise<R[]> {
+      async query<R>(_sql: string, [deadLetters, messages]: readonly unknown[] = []): Promise<R[]> {
         kept.statements += 1
-        kept.letters.push(...JSON.parse(String(letters)))
+        kept.deadLetters.push(...JSON.parse(String(deadLetters)))
         kept.messages.push(...JSON.parse(String(messages)))
         return []
       },
@@ -40,33 +40,40 @@ async function keep(...refusals: Refusal[]) {
   return kept
 }
 
-test('a message that could not be read leaves a dead letter, one for the broker and an answer, in one statement', async () => {
-  const { letters, messages, told, statements } = await keep(refusal(Buffer.from('what?'), { address }))
+test('a message that cannot be decoded leaves a dead letter, one for the broker and a reply, in one statement', async () => {
+  const { deadLetters, messages, events, statements } = await keep(refusal(Buffer.from('what?'), { address }))
   assert.equal(statements, 1)
-  const [{ id = '', ...letter } = {}] = letters
+  const [{ id = '', ...deadLetter } = {}] = deadLetters
   assert.match(id, /^message-[0-9a-f]{32}$/)
-  assert.deepEqual(letter, {
-    ...{ tenant: 'tenant of calls', source: 'calls', deliveries: 2, code: 'PAYLOAD_INVALID', reason: 'It is nothing.' },
+  assert.deepEqual(deadLetter, {
+    tenant: 'tenant of calls',
+    source: 'calls',
+    deliveries: 2,
+    code: 'PAYLOAD_INVALID',
+    reason: 'It is nothing.',
     payload: 'what?',
   })
   assert.deepEqual(messages[0], { tenant: 'tenant of calls', target: 'answers', body: 'PAYLOAD_INVALID' })
   const { transport, message } = unpackMessage(messages[1]?.body ?? '')
   assert.deepEqual([transport, message.to, messages[1]?.target], ['redis', 'dead', 'dead'])
   assert.equal(JSON.parse(Buffer.from(message.bytes).toString()).message, 'what?')
-  assert.deepEqual(told, [{ source: 'calls', code: 'PAYLOAD_INVALID', dead: true }])
+  assert.deepEqual(events, [{ source: 'calls', code: 'PAYLOAD_INVALID', dead: true }])
 })
 
-test('a refusal that its sender is told of is no dead letter', async () => {
-  const { letters, messages } = await keep(refusal(Buffer.from('{}'), { dead: false, address }))
-  assert.deepEqual(letters, [])
+test('a refusal that is sent to its sender is no dead letter', async () => {
+  const { deadLetters, messages } = await keep(refusal(Buffer.from('{}'), { dead: false, address }))
+  assert.deepEqual(deadLetters, [])
   assert.deepEqual(messages, [{ tenant: 'tenant of calls', target: 'answers', body: 'PAYLOAD_INVALID' }])
 })
 
-test('the letter and what is sent are of the tenant of the sender, once it is known who that is', async () => {
+test('the dead letter and the reply belong to the tenant of the sender, once the sender is identified', async () => {
   const sender = { principal: 'bots', tenant: 'acme', permissions: [] }
-  const { letters, messages } = await keep(refusal(Buffer.from('{}'), { address, sender }), refusal(Buffer.from('?')))
+  const { deadLetters, messages } = await keep(
+    refusal(Buffer.from('{}'), { address, sender }),
+    refusal(Buffer.from('?')),
+  )
   assert.deepEqual(
-    letters.map(({ tenant }) => tenant),
+    deadLetters.map(({ tenant }) => tenant),
     ['acme', 'tenant of calls'],
   )
   assert.deepEqual(
@@ -79,28 +86,28 @@ test('the letter and what is sent are of the tenant of the sender, once it is kn
   )
 })
 
-test('the same message has the same dead letter however often it comes, another one has its own', async () => {
+test('repeated deliveries of a message share one dead letter, and another message has its own', async () => {
   const bytes = Buffer.from('x')
-  const { letters } = await keep(refusal(bytes), refusal(bytes), refusal(bytes, { position: '1-1' }))
-  const ids = letters.map(({ id }) => id)
+  const { deadLetters } = await keep(refusal(bytes), refusal(bytes), refusal(bytes, { position: '1-1' }))
+  const ids = deadLetters.map(({ id }) => id)
   assert.equal(ids.length, 3)
   assert.equal(new Set(ids).size, 2)
 })
 
-test('no more than the beginning of a message is kept, as text or in base64', async () => {
-  const { letters } = await keep(refusal(Buffer.alloc(1_000_000, 'a')), refusal(Buffer.alloc(1_000_000, 0xff)))
-  assert.equal(letters[0]?.payload, 'a'.repeat(16_384))
-  assert.equal(letters[1]?.payload, `base64:${Buffer.alloc(16_384, 0xff).toString('base64')}`)
+test('a dead letter keeps only the beginning of a message, as text or in base64', async () => {
+  const { deadLetters } = await keep(refusal(Buffer.alloc(1_000_000, 'a')), refusal(Buffer.alloc(1_000_000, 0xff)))
+  assert.equal(deadLetters[0]?.payload, 'a'.repeat(16_384))
+  assert.equal(deadLetters[1]?.payload, `base64:${Buffer.alloc(16_384, 0xff).toString('base64')}`)
 })
 
-test('what SQL cannot hold is not handed to it, and what was removed unread has no payload', async () => {
+test('characters that SQL cannot hold are replaced, and a message that was removed unread has no payload', async () => {
   const odd = new ToolError('PAYLOAD_INVALID', 'a\0b\ud800')
   const { message: _, ...gone } = refusal(Buffer.from('a\0b'), { position: '2-0' })
-  const { letters, messages } = await keep(refusal(Buffer.from('a\0b'), { error: odd, tool: 'x\0' }), gone)
+  const { deadLetters, messages } = await keep(refusal(Buffer.from('a\0b'), { error: odd, tool: 'x\0' }), gone)
   assert.deepEqual(
-    [letters[0]?.payload, letters[0]?.reason, letters[0]?.tool],
+    [deadLetters[0]?.payload, deadLetters[0]?.reason, deadLetters[0]?.tool],
     ['a\ufffdb', 'a\ufffdb\ufffd', 'x\ufffd'],
   )
-  assert.equal(letters[1] !== undefined && 'payload' in letters[1], false)
+  assert.equal(deadLetters[1] !== undefined && 'payload' in deadLetters[1], false)
   assert.equal(messages.length, 1)
 })

@@ -6,26 +6,30 @@ import { redisForFile } from './transports/redis/redis.fixture.ts'
 
 const file = redisForFile()
 
-test('a dead letter is of the tenant of its sender; without one it is of the tenant of the stream', async (t) => {
+test('a dead letter belongs to the tenant of its sender; without an identified sender, to the tenant of the stream', async (t) => {
   const { url } = await file.server(t)
   const database = await pgliteDatabase(t)
   const redis = { identity: { principal: 'bots', tenant: 'acme', permissions: [] }, permissions: [] }
   const site = await openBrokerSite(t, { redisUrl: url, database, redis })
-  const lettersOf = async (tenant: string): Promise<readonly (string | undefined)[]> => {
+  const deadLettersOf = async (tenant: string): Promise<readonly (string | undefined)[]> => {
     const { items } = await site.service.deadLetters({}, { principal: 'operator', tenant, permissions: ['*'] })
     return items.map(({ code }) => code).sort()
   }
   await site.session('trace-blue', { ...user, guild_id: 'blue' })
-  // Nobody is told of these, so that each is a letter: two of known senders, who lack a permission, and two of nobody.
+  // These have no reply address, so each is a dead letter: two of known senders without the permission, two of unknown ones.
   await site.sendJson({ tool: 'test:admin', args: {} })
   await site.call({ tool_name: 'test:admin', ctx: { trace_id: 'trace-blue' }, reply_to: undefined })
-  await site.call({ tool_name: 'test:admin', ctx: { trace_id: 'nobody' }, reply_to: undefined })
+  await site.call({ tool_name: 'test:admin', ctx: { trace_id: 'unknown' }, reply_to: undefined })
   await site.sendBytes(Buffer.from('what?'))
   await eventually(
     async () => ((await database.query('select from dead_letters')).length === 4 ? true : undefined),
     'four dead letters',
   )
-  const found = { acme: await lettersOf('acme'), blue: await lettersOf('blue'), red: await lettersOf('red') }
+  const found = {
+    acme: await deadLettersOf('acme'),
+    blue: await deadLettersOf('blue'),
+    red: await deadLettersOf('red'),
+  }
   assert.deepEqual(found, {
     acme: ['DENIED'],
     blue: ['DENIED'],

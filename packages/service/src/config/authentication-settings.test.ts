@@ -27,16 +27,22 @@ async function wrong(authentication: unknown): Promise<string> {
 const issuer = { issuer: 'https://login.example.com/', audience: 'gantry', jwksUrl: 'https://login.example.com/jwks' }
 const jwt = (given: object): unknown => ({ jwt: [{ ...issuer, tenant: 'acme', ...given }] })
 
-test('without a word of it, keys and signatures are taken and tokens are not', async () => {
+test('by default API keys and signed requests are accepted, and tokens are not', async () => {
   assert.deepEqual(await settings(undefined), defaultAuthentication)
   assert.deepEqual(await settings({ signed: false }), { keys: true, signed: false, jwt: [] })
 })
 
-test('an issuer has what its tokens are checked by, with nothing that could be forged when it is not said', async () => {
+test('an issuer has its verification settings, with asymmetric algorithms and no grants by default', async () => {
   const [one] = (await settings(jwt({}))).jwt
   assert.deepEqual(one, {
-    ...{ issuer: issuer.issuer, name: 'login.example.com', audience: ['gantry'], grants: [], leewaySeconds: 30 },
-    ...{ keys: { url: issuer.jwksUrl }, claims: { principal: 'sub' }, tenant: 'acme' },
+    issuer: issuer.issuer,
+    name: 'login.example.com',
+    audience: ['gantry'],
+    grants: [],
+    leewaySeconds: 30,
+    keys: { url: issuer.jwksUrl },
+    claims: { principal: 'sub' },
+    tenant: 'acme',
     algorithms: ['RS256', 'PS256', 'ES256', 'EdDSA', 'Ed25519'],
   })
   const file = { issuer: 'corp', name: 'corp', audience: ['a', 'b'], jwksFile: 'keys/set.json' }
@@ -51,7 +57,7 @@ test('an issuer has what its tokens are checked by, with nothing that could be f
   )
 })
 
-test('the names of issuers end where the name of a person begins', async () => {
+test('default names of issuers contain no colon, which separates the issuer from the subject in a principal', async () => {
   const issuers = ['https://login.example.com:8443/', 'urn:corp:login']
   const { jwt } = await settings({ jwt: issuers.map((one) => ({ ...issuer, tenant: 'acme', issuer: one })) })
   assert.deepEqual(
@@ -60,7 +66,7 @@ test('the names of issuers end where the name of a person begins', async () => {
   )
 })
 
-test('what would weaken the check of tokens is refused with its path', async () => {
+test('a setting that weakens token verification is refused with its path', async () => {
   for (const [said, path] of [
     [{ leewaySeconds: 61 }, '/authentication/jwt/0/leewaySeconds'],
     [{ leewaySeconds: -1 }, '/authentication/jwt/0/leewaySeconds'],

@@ -1,16 +1,18 @@
 import { resolve } from 'node:path'
 import type { Issue, JsonObject, JsonSchema } from '@gantry/contract'
-import { JsonError } from '@gantry/core/internal/json/limits'
+import { isObject } from '@gantry/contract/internal/json'
 import { parseJson } from '@gantry/core/internal/json/parse'
+import { JsonError } from '@gantry/core/internal/json/plain'
+import { compileSchema } from '@gantry/json-schema'
 import { readBoundedFile } from './bounded-file.ts'
 import { configError } from './problem.ts'
 
-/** Where the public keys of an issuer come from: one address, or what a file held. */
+/** The public keys of an issuer: the URL of its JWKS, or the key set of a file. */
 export type IssuerKeys = { readonly url: string } | { readonly set: { readonly keys: readonly object[] } }
 
-/** What the claims of an issuer's tokens mean here. */
+/** How the claims of an issuer's tokens map to an identity. */
 export interface ClaimRules {
-  /** What its principals begin with, so that those of two issuers are never the same. */
+  /** Prefix of its principals, so that two issuers never share one. */
   readonly name: string
   /** A claim by its name, or by a JSON Pointer such as `/realm_access/roles`. */
   readonly claims: {
@@ -19,43 +21,40 @@ export interface ClaimRules {
     readonly roles?: string
     readonly permissions?: string
   }
-  /** The tenant of all its tokens, where no claim says it. */
+  /** The tenant of all its tokens, when no claim holds it. */
   readonly tenant?: string
-  /** Of the tenants that a claim may say, those that it may speak for; all of them when absent. */
+  /** Tenants that its tokens may claim; all when absent. */
   readonly tenants?: readonly string[]
-  /** Permissions of tokens count as far as these go. */
+  /** Upper bound of the permissions that its tokens can have. */
   readonly grants: readonly string[]
 }
 
-/** Whose tokens count, and for what. */
+/** An issuer whose tokens are accepted. */
 export interface TokenIssuer extends ClaimRules {
-  /** Exactly as its tokens say. */
+  /** Exactly the `iss` claim of its tokens. */
   readonly issuer: string
-  /** A token must be meant for one of these. */
+  /** The `aud` claim of a token must contain one of these. */
   readonly audience: readonly string[]
-  /** Of the asymmetric ones; no others can be checked without a secret that the issuer shares. */
+  /** Asymmetric algorithms only; others need a secret shared with the issuer. */
   readonly algorithms: readonly string[]
   readonly leewaySeconds: number
   readonly keys: IssuerKeys
 }
 
-/** How callers over HTTP show who they are. The key file lets its owner in whatever this says. */
+/** How HTTP callers authenticate. The owner key of the key file is accepted whatever these settings are. */
 export interface AuthenticationSettings {
-  /** Whether keys that were made with `gantry keys` are let in. */
+  /** Whether keys made with `gantry keys` are accepted. */
   readonly keys: boolean
-  /** Whether requests that are signed with such a key are. */
+  /** Whether requests signed with such a key are accepted. */
   readonly signed: boolean
-  /** Whose tokens are. */
+  /** Issuers whose tokens are accepted. */
   readonly jwt: readonly TokenIssuer[]
 }
 
 export const defaultAuthentication: AuthenticationSettings = { keys: true, signed: true, jwt: [] }
 
-/** None that could be checked with what is public, which is how a token is forged with an issuer's own public key. */
-const algorithms = [
-  ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
-  ...['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'],
-]
+/** No symmetric algorithm: it would let a token be forged with the issuer's public key as the secret. */
+const algorithms = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519']
 const usualAlgorithms = ['RS256', 'PS256', 'ES256', 'EdDSA', 'Ed25519']
 const usualLeewaySeconds = 30
 const mostFileBytes = 262_144
@@ -92,19 +91,29 @@ export const authenticationSchema: JsonSchema = {
   additionalProperties: false,
 }
 
-type SaidIssuer = Partial<Omit<TokenIssuer, 'audience' | 'issuer'>> & {
+/** The key `authentication` of a checked configuration. */
+export interface AuthenticationDocument {
+  readonly keys?: boolean
+  readonly signed?: boolean
+  readonly jwt?: readonly IssuerDocument[]
+}
+
+type IssuerDocument = Partial<Omit<TokenIssuer, 'audience' | 'issuer'>> & {
   readonly issuer: string
   readonly audience: string | readonly string[]
   readonly jwksUrl?: string
   readonly jwksFile?: string
 }
 
-/** What is wrong with it beyond its shape, which was checked before. */
+/** Problems of `authentication` that the schema does not find. */
 export function authenticationIssues({ authentication }: JsonObject, folder: string): Issue[] {
-  const said = saidIssuers(authentication)
-  return said.flatMap((issuer, index) => {
+  const issuers = issuerDocuments(authentication)
+  return issuers.flatMap((issuer, index) => {
+    if (issuer === undefined) return []
     const at = `/authentication/jwt/${index}`
-    const first = said.findIndex((other) => other.issuer === issuer.issuer || nameOf(other) === nameOf(issuer))
+    const first = issuers.findIndex(
+      (other) => other !== undefined && (other.issuer === issuer.issuer || nameOf(other) === nameOf(issuer)),
+    )
     return [
       ...issuerIssues(issuer, folder).map(({ path, message }) => ({ path: `${at}${path}`, message })),
       ...(first === index ? [] : [{ path: at, message: `has the issuer or the name of /authentication/jwt/${first}` }]),
@@ -112,27 +121,32 @@ export function authenticationIssues({ authentication }: JsonObject, folder: str
   })
 }
 
-export function authenticationSettings({ authentication }: JsonObject, folder: string): AuthenticationSettings {
-  const { keys = true, signed = true } = (authentication ?? {}) as Partial<AuthenticationSettings>
-  return { keys, signed, jwt: saidIssuers(authentication).map((said) => issuerOf(said, folder)) }
+export function authenticationSettings(document: AuthenticationDocument = {}, folder: string): AuthenticationSettings {
+  const { keys = true, signed = true, jwt = [] } = document
+  return { keys, signed, jwt: jwt.map((issuer) => issuerOf(issuer, folder)) }
 }
 
-function issuerOf(said: SaidIssuer, folder: string): TokenIssuer {
-  const { issuer, audience, claims, jwksUrl, jwksFile = '', tenant, tenants, grants = [] } = said
+function issuerOf(document: IssuerDocument, folder: string): TokenIssuer {
+  const { issuer, audience, claims, jwksUrl, jwksFile = '', tenant, tenants, grants = [] } = document
   const keys = jwksUrl === undefined ? readKeys(resolve(folder, jwksFile)) : { url: jwksUrl }
-  if (typeof keys === 'string') throw configError(undefined, `The keys of ${issuer} cannot be had: ${keys}.`, [])
+  if (typeof keys === 'string')
+    throw configError(undefined, `The keys of the issuer ${issuer} cannot be read: ${keys}.`, [])
   return {
-    ...{ issuer, name: nameOf(said), audience: typeof audience === 'string' ? [audience] : audience, keys, grants },
+    issuer,
+    name: nameOf(document),
+    audience: typeof audience === 'string' ? [audience] : audience,
+    keys,
+    grants,
     claims: { ...claims, principal: claims?.principal ?? 'sub' },
-    algorithms: said.algorithms ?? usualAlgorithms,
-    leewaySeconds: said.leewaySeconds ?? usualLeewaySeconds,
+    algorithms: document.algorithms ?? usualAlgorithms,
+    leewaySeconds: document.leewaySeconds ?? usualLeewaySeconds,
     ...(tenant === undefined ? {} : { tenant }),
     ...(tenants === undefined ? {} : { tenants }),
   }
 }
 
-function issuerIssues(said: SaidIssuer, folder: string): Issue[] {
-  const { claims, jwksUrl, jwksFile, tenant, tenants } = said
+function issuerIssues(document: IssuerDocument, folder: string): Issue[] {
+  const { claims, jwksUrl, jwksFile, tenant, tenants } = document
   const issues: Issue[] = []
   if ((jwksUrl === undefined) === (jwksFile === undefined)) {
     issues.push({ path: '', message: 'must have exactly one of jwksUrl and jwksFile' })
@@ -141,16 +155,16 @@ function issuerIssues(said: SaidIssuer, folder: string): Issue[] {
     issues.push({ path: '', message: 'must have exactly one of tenant, for all of its tokens, and claims.tenant' })
   }
   if (tenants !== undefined && claims?.tenant === undefined) {
-    issues.push({ path: '/tenants', message: 'is for a tenant that claims.tenant says' })
+    issues.push({ path: '/tenants', message: 'needs claims.tenant, which names the tenant' })
   }
   if (jwksUrl !== undefined && !isSafe(jwksUrl)) {
     issues.push({
       path: '/jwksUrl',
-      message: 'must be https, or http on this machine: who changes the keys is anybody',
+      message: 'must be https, or http on this machine: over plain http the keys can be replaced in transit',
     })
   }
-  if (nameOf(said) === 'key')
-    issues.push({ path: '/name', message: 'must not be key: that is for keys of this service' })
+  if (nameOf(document) === 'key')
+    issues.push({ path: '/name', message: 'must not be key, which is reserved for API keys of this service' })
   const keys = jwksFile === undefined ? undefined : readKeys(resolve(folder, jwksFile))
   if (typeof keys === 'string') issues.push({ path: '/jwksFile', message: keys })
   return issues
@@ -161,25 +175,30 @@ function isSafe(url: string): boolean {
   return protocol === 'https:' || /^(?:localhost|127(?:\.\d+){3}|\[::1\])$/.test(hostname ?? '')
 }
 
-/** The keys in a file, or what is wrong with it. */
+/** The key set of a file, or the reason why it cannot be used. */
 function readKeys(file: string): IssuerKeys | string {
   try {
     const read = readBoundedFile(file, mostFileBytes)
     if (read.state !== 'read') return `${file} is not a file of at most ${mostFileBytes} bytes`
-    const set = parseJson(read.text, { bytes: mostFileBytes, depth: 8, nodes: 10_000 }) as { keys?: object[] }
-    return Array.isArray(set?.keys) ? { set: { keys: set.keys } } : `${file} is not a JSON Web Key Set`
+    const set = parseJson(read.text, { bytes: mostFileBytes, depth: 8, nodes: 10_000 })
+    const keys = isObject(set) ? set.keys : undefined
+    if (!Array.isArray(keys) || !keys.every((key) => isObject(key))) return `${file} is not a JSON Web Key Set`
+    return { set: { keys } }
   } catch (error) {
     return `${file} ${error instanceof JsonError ? 'is not JSON' : 'cannot be read'}`
   }
 }
 
-/** Two issuers on one host have to be told apart by a name; without a colon, which ends it. */
-function nameOf({ name, issuer }: SaidIssuer): string {
+/** Two issuers on one host need different names. A name has no colon, which separates it from the subject. */
+function nameOf({ name, issuer }: IssuerDocument): string {
   return name ?? (URL.parse(issuer)?.host || issuer).replaceAll(/[^\w.-]/g, '-')
 }
 
-function saidIssuers(authentication: unknown): readonly SaidIssuer[] {
-  const { jwt } = (authentication ?? {}) as { readonly jwt?: unknown }
-  // What has another shape was found wrong before.
-  return Array.isArray(jwt) && jwt.every((one) => typeof one?.issuer === 'string') ? (jwt as readonly SaidIssuer[]) : []
+/** The issuers of an unchecked document; undefined for one of the wrong type, which the schema reports. */
+function issuerDocuments(authentication: unknown): readonly (IssuerDocument | undefined)[] {
+  const jwt = isObject(authentication) ? authentication.jwt : undefined
+  if (!Array.isArray(jwt) || jwt.length === 0) return []
+  const schema = compileSchema(issuerSchema)
+  const isIssuer = (value: unknown): value is IssuerDocument => schema.check(value)
+  return jwt.map((one: unknown) => (isIssuer(one) ? one : undefined))
 }

@@ -1,6 +1,6 @@
 import { closeSync, constants, openSync, readSync, statSync } from 'node:fs'
 
-/** What became of reading a file: its text, or why it is not read. */
+/** The text of a file, or why it was not read. */
 export type BoundedFile =
   | { readonly state: 'read'; readonly text: string }
   | { readonly state: 'not-a-file' }
@@ -9,9 +9,9 @@ export type BoundedFile =
 const chunkBytes = 65_536
 
 /**
- * Reads a regular file of at most `limit` bytes; throws what the system says when it cannot.
- * Anything else is refused unopened, because a pipe would block where no signal is heard and a device may never end.
- * A file can change after it was looked at: hence not waiting for a writer, and counting what is read.
+ * Reads a regular file of at most `limit` bytes; throws the system error when it cannot.
+ * Anything else is refused before it is opened, because a pipe would block the thread and a device may never end.
+ * The file can change after its stat: so the open does not block on a pipe, and the bytes read are counted.
  */
 export function readBoundedFile(path: string, limit: number): BoundedFile {
   const found = statSync(path)
@@ -26,15 +26,15 @@ export function readBoundedFile(path: string, limit: number): BoundedFile {
   }
 }
 
-/** Reads until the end or `most` bytes; the size is a guess only, as files of /proc say 0. */
+/** Reads to the end or `most` bytes. `size` is only a hint: files of /proc report 0. */
 function readAtMost(descriptor: number, most: number, size: number): Buffer {
   const chunks: Buffer[] = []
   let total = 0
   while (total < most) {
-    const room = Buffer.allocUnsafe(Math.min(most - total, Math.max(chunkBytes, size - total + 1)))
-    const count = readSync(descriptor, room)
+    const buffer = Buffer.allocUnsafe(Math.min(most - total, Math.max(chunkBytes, size - total + 1)))
+    const count = readSync(descriptor, buffer)
     if (count === 0) break
-    chunks.push(room.subarray(0, count))
+    chunks.push(buffer.subarray(0, count))
     total += count
   }
   return Buffer.concat(chunks, total)

@@ -1,46 +1,47 @@
 import { resolve } from 'node:path'
-import type { Identity, Issue, JsonObject } from '@gantry/contract'
-import { isRedisUrl, redisUrlRule } from './redis-url.ts'
+import { type Identity, type Issue, type JsonObject, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
+import type { ConfigDocument } from './config.ts'
 
 export type Broker = 'kafka' | 'redis'
 
-/** Where and how calls come over Kafka. */
+/** Settings of the Kafka transport. */
 export interface KafkaSettings {
   readonly brokers: readonly string[]
-  /** Calls come from here, and their results go there. */
+  /** The topics of calls and of their results. */
   readonly topic: string
   readonly results: string
   readonly deadLetters: string
-  /** For what tools send while they run. */
+  /** The topic of messages that tools send while they run. */
   readonly messages: string
-  /** Whether those who watch the conversation hear of starts, progress and ends there. */
+  /** Whether starts, progress and ends of calls are published there. */
   readonly events: boolean
-  /** Between two events of progress of one call, at least. */
+  /** Minimum time between two progress events of one call. */
   readonly progressMs: number
   readonly group: string
   readonly tls: boolean
   readonly caFile?: string
-  /** Who we are, for brokers that ask for it. */
+  /** Client certificate, for brokers that require one. */
   readonly certFile?: string
   readonly keyFile?: string
   readonly saslMechanism?: 'PLAIN' | 'SCRAM-SHA-256' | 'SCRAM-SHA-512'
   readonly username?: string
-  /** The text itself, or `secret:name`. */
+  /** Plain text, or `secret:name`. */
   readonly password?: string
-  /** How long a worker may be silent before its partitions go to others; 15 seconds when absent. */
+  /** Time without a heartbeat after which a worker's partitions are reassigned; 15 seconds when absent. */
   readonly sessionTimeoutMs?: number
-  /** Who may write to the topic is this one; what a message says of itself counts for nothing. */
+  /** The identity of every message of the topic; the identity that a message claims is ignored. */
   readonly identity?: Identity
 }
 
-/** Where and how calls come over Redis Streams. */
+/** Settings of the Redis Streams transport. */
 export interface RedisSettings {
-  /** Of a server, of the sentinels of one, or of a cluster. */
+  /** URL of a server, of its sentinels, or of a cluster. */
   readonly url: string
-  /** Who we are to sentinels, when that is not who we are to the servers; the password itself, or `secret:name`. */
+  /** Credentials for sentinels, when they differ from those for servers; the password can be `secret:name`. */
   readonly sentinelUsername?: string
   readonly sentinelPassword?: string
-  /** For `rediss://`: authorities to trust in the place of the system's, and who we are for servers that ask for it. */
+  /** For `rediss://`: authorities that replace the system's, and a client certificate for servers that require one. */
   readonly caFile?: string
   readonly certFile?: string
   readonly keyFile?: string
@@ -48,60 +49,60 @@ export interface RedisSettings {
   readonly group: string
   readonly deadLetters: string
   readonly messages: string
-  /** Streams that a message may want its answer in, `*` for anything; the reply streams of gateways when absent. */
+  /** Streams that a message may name for its reply, `*` as a wildcard; reply streams of gateways when absent. */
   readonly replies?: readonly string[]
-  /** Of those whose sessions are in Redis. */
+  /** Tenant of users with a session in Redis. */
   readonly tenant: string
-  /** By `platform:guild`, before `tenant`. */
+  /** Tenants by `platform:guild`; these win over `tenant`. */
   readonly tenants: { readonly [guild: string]: string }
   readonly permissions: readonly string[]
-  /** Permissions of users besides, by `platform:user`. */
+  /** Additional permissions by `platform:user`. */
   readonly users: { readonly [user: string]: readonly string[] }
-  /** Whether a message that does not say which catalog its sender saw is refused as stale. */
+  /** Whether a message without the hash of a catalog is refused as stale. */
   readonly requireHash: boolean
-  /** Whether the gateway gets the text of an exception; it gets the name of its class otherwise. */
+  /** Whether the gateway gets the text of an exception, or only the name of its class. */
   readonly errorText: boolean
-  /** How long a worker may be silent before others take what it had read and not kept; a minute when absent. */
+  /** Idle time after which other workers claim a message that was read and not settled; a minute when absent. */
   readonly claimIdleMs?: number
-  /** Who sends messages that belong to no session, in the native form; without it they are refused. */
+  /** Identity of native messages without a session; without it they are refused. */
   readonly identity?: Identity
-  /** After how long a call that has not ended gets an interim answer; 0 for never. */
+  /** Time after which a running call gets an interim reply; 0 for never. */
   readonly backgroundMs: number
-  /** Whether the catalog is published there. */
+  /** Whether the catalog is published to Redis. */
   readonly catalog: boolean
 }
 
-/** Where artifacts are kept in S3, and the key to it; nothing else, such as the environment, is asked. */
+/** Bucket and credentials for artifacts in S3. The environment and AWS config files are not read. */
 export interface S3Options {
-  /** `https://host` or `https://host:port` of the server; Amazon's of the region when absent. */
+  /** `https://host` or `https://host:port`; Amazon S3 of the region when absent. */
   readonly endpoint?: string
   readonly region: string
-  /** One that exists. */
+  /** An existing bucket. */
   readonly bucket: string
   readonly accessKeyId: string
   readonly secretAccessKey: string
   readonly sessionToken?: string
-  /** The bucket in the path and not in the name of the host, as most servers but Amazon's want it. */
+  /** Puts the bucket into the path instead of the host name, as most servers other than Amazon's require. */
   readonly forcePathStyle?: boolean
-  /** What the names of all objects begin with; `artifacts` when absent. */
+  /** Prefix of all object keys; `artifacts` when absent. */
   readonly prefix?: string
-  /** Authorities in PEM to trust in the place of the system's. */
+  /** Authorities in PEM that replace the system's. */
   readonly ca?: string
-  /** For one request with its repetitions, and for the next bytes of an answer; a minute when absent. */
+  /** Limit for one request with its retries, and for each pause within a response; a minute when absent. */
   readonly timeoutMs?: number
 }
 
-/** Where files are kept instead of a folder; its secret is the text itself, or `secret:name`. */
+/** S3 as the artifact store, instead of a folder. Its secret key is plain text or `secret:name`. */
 export type S3Settings = Omit<S3Options, 'timeoutMs' | 'ca'> & {
-  /** Authorities to trust in the place of the system's. */
+  /** Authorities that replace the system's. */
   readonly caFile?: string
 }
 
 export interface BrokerSettings {
-  /** The brokers that calls are taken from, besides the queue in the database. */
+  /** Brokers that calls are consumed from, in addition to the queue in the database. */
   readonly transports: readonly Broker[]
   readonly kafka?: KafkaSettings
-  /** Also without the transport: for the spool and the cache. */
+  /** Set also without the transport redis, for the spool and the cache. */
   readonly redis?: RedisSettings
   readonly s3?: S3Settings
 }
@@ -133,20 +134,14 @@ const redisDefaults = {
   catalog: true,
 }
 
-/** The keys of a document that speak of brokers; checked before. */
+/** The keys of a document for brokers. */
 export const brokerKeys = ['transport', 'redisUrl', 'kafkaBrokers', 'redis', 'kafka', 's3'] as const
 
-/** Paths of files begin at the folder. */
-export function brokerSettings(document: JsonObject, folder = '.'): BrokerSettings {
-  const { redisUrl, kafkaBrokers, redis, kafka, s3 } = document as {
-    readonly redisUrl?: string
-    readonly kafkaBrokers?: readonly string[]
-    readonly redis?: Partial<RedisSettings>
-    readonly kafka?: Partial<KafkaSettings>
-    readonly s3?: S3Settings
-  }
+/** The broker settings of a checked document. Paths of files are resolved from `folder`. */
+export function brokerSettings(document: ConfigDocument, folder = '.'): BrokerSettings {
+  const { redisUrl, kafkaBrokers, redis, kafka, s3, transport } = document
   return {
-    transports: transportsOf(document),
+    transports: transportsOf(transport),
     ...(kafkaBrokers === undefined
       ? {}
       : { kafka: withFiles({ ...kafkaDefaults, ...kafka, brokers: kafkaBrokers }, folder) }),
@@ -155,9 +150,9 @@ export function brokerSettings(document: JsonObject, folder = '.'): BrokerSettin
   }
 }
 
-/** What is missing for what is asked for. */
+/** Missing addresses, unused TLS files and loops, which the schema does not find. */
 export function brokerIssues(document: JsonObject): Issue[] {
-  const transports = transportsOf(document)
+  const transports = transportsOf(document.transport)
   const issues: Issue[] = []
   if (transports.includes('kafka') && document.kafkaBrokers === undefined) {
     issues.push({ path: '/kafkaBrokers', message: 'is needed for the transport kafka (or KAFKA_BROKERS=host:port)' })
@@ -169,7 +164,7 @@ export function brokerIssues(document: JsonObject): Issue[] {
     issues.push({ path: '/redisUrl', message: redisUrlRule })
   }
   issues.push(
-    ...loops('/kafka', { ...kafkaDefaults, ...(document.kafka as object) }, [
+    ...loops('/kafka', { ...kafkaDefaults, ...partOf(document.kafka) }, [
       'topic',
       'results',
       'deadLetters',
@@ -177,31 +172,30 @@ export function brokerIssues(document: JsonObject): Issue[] {
     ]),
   )
   issues.push(
-    ...loops('/redis', { ...redisDefaults, ...(document.redis as object) }, ['stream', 'deadLetters', 'messages']),
+    ...loops('/redis', { ...redisDefaults, ...partOf(document.redis) }, ['stream', 'deadLetters', 'messages']),
   )
   issues.push(...unsafe(document))
-  const { spool } = (document.service ?? {}) as { readonly spool?: string }
-  if (spool === 'redis' && document.redisUrl === undefined) {
+  if (partOf(document.service).spool === 'redis' && document.redisUrl === undefined) {
     issues.push({ path: '/redisUrl', message: 'is needed for the spool in Redis (or REDIS_URL=redis://…)' })
   }
   return issues
 }
 
-/** Files for TLS say that it is wanted; without it they would count for nothing, and nobody would know. */
+/** TLS files without TLS are refused; they would be ignored silently. */
 function unsafe({ redis, redisUrl, s3 }: JsonObject): Issue[] {
   const issues: Issue[] = []
-  const files = ['caFile', 'certFile'].filter((name) => (redis as JsonObject | undefined)?.[name] !== undefined)
+  const files = ['caFile', 'certFile'].filter((name) => partOf(redis)[name] !== undefined)
   if (typeof redisUrl === 'string' && /^redis(?:\+\w+)?:/.test(redisUrl)) {
     issues.push(...files.map((name) => ({ path: `/redis/${name}`, message: 'needs TLS; write rediss:// in redisUrl' })))
   }
-  const { endpoint, caFile } = (s3 ?? {}) as { readonly endpoint?: string; readonly caFile?: string }
-  if (caFile !== undefined && endpoint?.startsWith('http:') === true) {
+  const { endpoint, caFile } = partOf(s3)
+  if (caFile !== undefined && typeof endpoint === 'string' && endpoint.startsWith('http:')) {
     issues.push({ path: '/s3/caFile', message: 'needs TLS; write https:// in endpoint' })
   }
   return issues
 }
 
-/** What is written where calls are read from would come back as a call, for ever. */
+/** An output that is also the input would be consumed as calls, endlessly. */
 function loops(
   path: string,
   settings: { readonly [name: string]: unknown },
@@ -211,15 +205,117 @@ function loops(
   return same.map((name) => ({ path: `${path}/${name}`, message: `must not be the same as ${path}/${first}` }))
 }
 
-function transportsOf({ transport = 'postgres' }: JsonObject): readonly Broker[] {
-  const all = (Array.isArray(transport) ? transport : [transport]) as readonly string[]
+/** A part of an unchecked document; empty when it is no object, which the schema reports. */
+function partOf(value: unknown): { readonly [name: string]: unknown } {
+  return isObject(value) ? value : {}
+}
+
+function transportsOf(transport: unknown): readonly Broker[] {
+  const all: readonly unknown[] = Array.isArray(transport) ? transport : [transport]
   return (['kafka', 'redis'] as const).filter((broker) => all.includes(broker))
 }
 
-/** The same settings, in which every key that ends in `File` names a path from the folder of the configuration. */
+/** Resolves every setting whose key ends in `File` from the folder of the configuration. */
 export function withFiles<T extends object>(settings: T, folder: string): T {
-  const entries = Object.entries(settings).map(([key, value]) =>
-    key.endsWith('File') && typeof value === 'string' ? [key, resolve(folder, value)] : [key, value],
-  )
-  return Object.fromEntries(entries) as T
+  const placed = { ...settings }
+  for (const [key, value] of Object.entries(settings)) {
+    if (key.endsWith('File') && typeof value === 'string') Object.assign(placed, { [key]: resolve(folder, value) })
+  }
+  return placed
+}
+
+export interface Host {
+  readonly host: string
+  readonly port: number
+}
+
+/** The parts of a Redis URL. */
+export interface RedisAddress {
+  readonly kind: 'server' | 'sentinel' | 'cluster'
+  readonly secure: boolean
+  readonly hosts: readonly Host[]
+  readonly username: string
+  readonly password: string
+  readonly database: number
+  /** Name of the master that the sentinels monitor. */
+  readonly name: string
+}
+
+const usualPort = { server: 6_379, sentinel: 26_379, cluster: 6_379 }
+const scheme = /^redis(s?)(?:\+(sentinel|cluster))?:\/\//
+const mostHosts = 100
+
+/**
+ * Parses a Redis URL. Query parameters are ignored, because they could override the settings.
+ * Throws CONFIG_INVALID, without any part of the URL.
+ */
+export function parseRedisUrl(url: string): RedisAddress {
+  const [begin = '', s, form] = scheme.exec(url) ?? []
+  const kind = form === 'sentinel' || form === 'cluster' ? form : 'server'
+  if (begin === '') throw wrongAddress(kind)
+  const [rest] = splitOnce(url.slice(begin.length), /[?#]/)
+  const [authority, path] = splitOnce(rest, /\//)
+  const at = authority.lastIndexOf('@')
+  const hosts = authority.slice(at + 1).split(',', mostHosts + 1)
+  const known = hosts.flatMap((host) => hostOf(host, usualPort[kind]) ?? [])
+  const [name, database] = kind === 'sentinel' ? splitOnce(path, /\//) : ['', path]
+  const counted = known.length === hosts.length && hosts.length <= (kind === 'server' ? 1 : mostHosts)
+  const named = kind !== 'sentinel' || /^[\w.-]{1,100}$/.test(name)
+  const numbered = kind === 'cluster' ? path === '' : /^\d{0,5}$/.test(database)
+  if (!counted || !named || !numbered) throw wrongAddress(kind)
+  const [username, password] = splitOnce(authority.slice(0, Math.max(0, at)), /:/)
+  return {
+    kind,
+    secure: s === 's',
+    hosts: known,
+    name,
+    database: Number(database),
+    username: decoded(username),
+    password: decoded(password),
+  }
+}
+
+const forms = {
+  server: 'redis://host:port/number',
+  sentinel: 'redis+sentinel://host:port,host:port/name/number',
+  cluster: 'redis+cluster://host:port,host:port',
+}
+
+/** The accepted forms of a Redis URL, as the message of an issue. */
+export const redisUrlRule = `must be of the form ${forms.server}, ${forms.sentinel} or ${forms.cluster}, each with user:password@ before the hosts if need be (%25 for a %), and with rediss for TLS`
+
+export function isRedisUrl(url: string): boolean {
+  try {
+    parseRedisUrl(url)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function wrongAddress(kind: RedisAddress['kind']): ToolError {
+  return new ToolError('CONFIG_INVALID', `The Redis URL must be of the form ${forms[kind]}.`)
+}
+
+function hostOf(text: string, usual: number): Host | undefined {
+  const parsed = URL.parse(`redis://${text}`)
+  if (parsed === null || parsed.hostname === '') return undefined
+  return { host: parsed.hostname.replace(/^\[|\]$/g, ''), port: parsed.port === '' ? usual : Number(parsed.port) }
+}
+
+/** The text before the first separator, and the text after it. */
+function splitOnce(text: string, separator: RegExp): [string, string] {
+  const at = text.search(separator)
+  return at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)]
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    throw new ToolError(
+      'CONFIG_INVALID',
+      'The user or the password of the Redis URL has a % that is not an escape; write %25.',
+    )
+  }
 }

@@ -21,7 +21,7 @@ async function wrongPaths(config: object): Promise<readonly string[]> {
   return (error.details?.issues ?? []).map(({ path }) => path)
 }
 
-test('how far http:fetch may go, and what a tenant may keep, is read from the file', async () => {
+test('the limits of http:fetch and of a tenant’s knowledge are read from the file', async () => {
   const httpFetch = {
     allow: ['https://api.example.com'],
     methods: ['GET'],
@@ -33,7 +33,7 @@ test('how far http:fetch may go, and what a tenant may keep, is read from the fi
   assert.ok(!('knowledge' in options))
 })
 
-test('what is wrong with them is named by its path', async () => {
+test('an invalid httpFetch or knowledge setting is refused with its path', async () => {
   assert.deepEqual(await wrongPaths({ httpFetch: { methods: ['CONNECT'], alow: [] } }), [
     '/httpFetch/alow',
     '/httpFetch/methods/0',
@@ -46,16 +46,20 @@ test('what is wrong with them is named by its path', async () => {
   assert.deepEqual(await wrongPaths({ knowledge: { embedder: {} } }), ['/knowledge/embedder'])
 })
 
-test('a module can bring an embedder', async () => {
+test('a configuration module can supply an embedder', async () => {
   const text = `export default { knowledge: { bytes: 10, embedder: { id: 'e1', embed: async () => [] } } }`
   using folder = folderWith({ 'gantry.config.mjs': text })
   const { knowledge } = await loadConfig(asked(folder.path))
   assert.deepEqual([knowledge?.bytes, knowledge?.embedder?.id], [10, 'e1'])
 })
 
-test('tools of your own can be bound to what fetches and to what keeps texts', async () => {
+test('configured tools can be bound to the backends web and knowledge', async () => {
   const tool = (name: string, binding: object) => ({
-    ...{ namespace: 'my', name, description: 'A thing.', inputSchema: { type: 'object' }, backends: [binding] },
+    namespace: 'my',
+    name,
+    description: 'A thing.',
+    inputSchema: { type: 'object' },
+    backends: [binding],
   })
   const good = [tool('a', { kind: 'web', methods: ['GET'] }), tool('b', { kind: 'knowledge', action: 'search' })]
   using folder = folderWith({ 'gantry.config.json': JSON.stringify({ tools: good }) })

@@ -2,14 +2,14 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { load, refusedPaths } from './config.fixture.ts'
 
-test('the list of callbacks is read, and without one there is none', async () => {
+test('callbackOrigins is read from the file, and is undefined when absent', async () => {
   const callbackOrigins = ['https://*.example.com', { origin: 'http://127.0.0.1:8080', private: true }]
   assert.deepEqual((await load({ service: { callbackOrigins } })).service.callbackOrigins, callbackOrigins)
   assert.deepEqual((await load({ service: { callbackOrigins: [] } })).service.callbackOrigins, [])
   assert.equal((await load({})).service.callbackOrigins, undefined)
 })
 
-test('what is no origin is refused at its path', async () => {
+test('an invalid callback origin is refused with its path', async () => {
   const at = async (...callbackOrigins: readonly unknown[]) => await refusedPaths({ service: { callbackOrigins } })
   assert.deepEqual(await at('https://a.example', 'a.example'), ['/service/callbackOrigins/1/origin'])
   assert.deepEqual(await at({ origin: 'https://a.example/path' }), ['/service/callbackOrigins/0/origin'])
@@ -18,7 +18,7 @@ test('what is no origin is refused at its path', async () => {
   assert.deepEqual(await at(5), ['/service/callbackOrigins/0'])
 })
 
-test('a callback of a tenant to where none may go is refused at the start, not with each of its calls', async () => {
+test('a tenant’s callback URL that callbackOrigins denies is refused at the start, not at each call', async () => {
   const callbacks = { 'a/b': 'http://127.0.0.1:8080/hook', acme: 'https://hooks.example.com/' }
   const at = ['/service/callbacks/a~1b']
   assert.deepEqual(await refusedPaths({ service: { callbacks } }), at)
@@ -26,7 +26,7 @@ test('a callback of a tenant to where none may go is refused at the start, not w
   assert.deepEqual(
     await refusedPaths({ service: { callbacks }, egress: { allow } }),
     at,
-    'rules of tools are not for it',
+    'egress rules of tools do not allow callbacks',
   )
   assert.deepEqual(await refusedPaths({ service: { callbacks: { acme: callbacks.acme } }, egress: { allow: [] } }), [
     '/service/callbacks/acme',

@@ -2,16 +2,16 @@ import { ToolError } from '@gantry/contract'
 import type { Egress, EgressAllow, EgressScope } from '@gantry/core'
 
 /**
- * Where a callback may go. Whoever makes a call chooses its URL, so that rules which let tools reach private addresses are
- * not for it: with a list of their own callbacks go there and nowhere else, without one to public addresses that the rules
- * allow, which are all of them when there are no rules.
+ * The egress scope of a callback. The caller chooses its URL, so rules that allow tools private addresses do not apply.
+ * With `callbackOrigins`, only these are allowed; without it, public addresses that the egress rules allow, which are
+ * all public addresses when there are no rules.
  */
 export function callbackScope({ origin }: URL, origins: EgressAllow | undefined): EgressScope {
   const owner = 'callback'
   return origins === undefined ? { owner, own: [origin], publicOnly: true } : { owner, instead: origins }
 }
 
-/** Judges a callback before its call is kept: rejects with PAYLOAD_INVALID, or EGRESS_DENIED where none could ever go. */
+/** Checks a callback before its call is stored: rejects with PAYLOAD_INVALID, or EGRESS_DENIED for a denied origin. */
 export async function checkCallback(
   text: unknown,
   origins: EgressAllow | undefined,
@@ -25,26 +25,26 @@ export async function checkCallback(
   }
 }
 
-/** One text for all reasons: why a name leads nowhere is not for whoever chose it. */
+/** One message for all reasons: the caller, who chose the URL, must not learn how its host resolves. */
 export function callbackDenied({ origin }: URL, cause: unknown): ToolError {
-  const where = 'service.callbackOrigins says where callbacks go, with "private": true for private addresses'
+  const where = 'add it to service.callbackOrigins, with "private": true for a private address'
   return new ToolError('EGRESS_DENIED', `A callback may not go to ${origin}; ${where}.`, { cause, stage: 'admit' })
 }
 
 const longest = 2_048
 
 /**
- * The URL of a callback as its caller gave it, or PAYLOAD_INVALID. Only its form is judged; where it leads is judged by
- * the egress guard when something is sent there.
+ * Parses the URL of a callback; throws PAYLOAD_INVALID. Only the form is checked here; the egress guard checks the
+ * address when something is sent.
  */
 export function checkCallbackUrl(text: unknown): URL {
   if (typeof text !== 'string' || text.length > longest) throw wrong(`must be a URL of at most ${longest} characters`)
-  // What URL parsing would leave out or turn into something else is not what its writer meant.
-  if (/[^\x21-\x7e]|\\/.test(text)) throw wrong('must be written in printable ASCII without spaces and backslashes')
+  // The URL parser would drop or rewrite these characters.
+  if (/[^\x21-\x7e]|\\/.test(text)) throw wrong('must be printable ASCII without spaces and backslashes')
   const url = URL.parse(text)
   if (url === null) throw wrong('must be a URL')
   if (url.protocol !== 'https:' && url.protocol !== 'http:') throw wrong('must begin with https:// or http://')
-  if (url.username !== '' || url.password !== '') throw wrong('must not hold a user or a password')
+  if (url.username !== '' || url.password !== '') throw wrong('must not contain a user or a password')
   return url
 }
 

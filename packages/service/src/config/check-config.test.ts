@@ -34,7 +34,7 @@ function configOf(config: object): { 'gantry.config.json': string } {
 
 const builtins = builtinTools().length
 
-test('a tool that names a backend which is not there is refused, with the nearest', async () => {
+test('a tool that names an unknown backend is refused with the nearest known name', async () => {
   const bound = (name: string, binding: object) => ({ ...tool, name, backends: [binding] })
   const tools = [
     bound('a', { kind: 'http', name: 'apo', path: '/' }),
@@ -47,8 +47,8 @@ test('a tool that names a backend which is not there is refused, with the neares
   assert.equal(
     await refusal(folder.path),
     [
-      '/tools/0/backends/0 names the backend http:apo, which is not there; did you mean http:api?\n',
-      '/tools/1/backends/0 names the backend mcp, which is not there\n',
+      '/tools/0/backends/0 names the unknown backend http:apo; did you mean http:api?\n',
+      '/tools/1/backends/0 names the unknown backend mcp\n',
       '/tools/2/backends/0 is local, but the tool has no function\n',
     ].join(''),
   )
@@ -56,15 +56,15 @@ test('a tool that names a backend which is not there is refused, with the neares
   assert.equal(await refusal(two.path), '/tools/0/backends/0 must name one of http:api, http:two\n')
 })
 
-test('a binding that no request could be made of is refused by its key', async () => {
+test('an invalid backend binding of a tool is refused with the path of its key', async () => {
   const backends = [{ kind: 'http', name: 'api', paht: '/x' }]
   using folder = folderWith(configOf({ backends: [api], tools: [{ ...tool, backends }] }))
   const text = await refusal(folder.path)
   assert.match(text, /^\/tools\/0\/backends\/0\/paht .*path/m)
 })
 
-test('the tools that an HTTP backend brings are tried and counted', async () => {
-  const brought = (name: string, path: object) => ({
+test('checkConfig validates and counts the tools of an HTTP backend', async () => {
+  const discovered = (name: string, path: object) => ({
     ...tool,
     namespace: 'api',
     name,
@@ -72,13 +72,13 @@ test('the tools that an HTTP backend brings are tried and counted', async () => 
     effect: 'read',
     backends: [{ kind: 'http', ...path }],
   })
-  const good = [brought('a', { path: '/a' }), brought('b', { path: '/b' })]
+  const good = [discovered('a', { path: '/a' }), discovered('b', { path: '/b' })]
   using folder = folderWith(configOf({ backends: [{ ...api, tools: good }], tools: [] }))
   assert.equal((await check(folder.path)).tools, 2 + builtins)
   const wrong = [
     good[0],
-    brought('c', { paht: '/c' }),
-    { ...brought('d', { path: '/' }), inputSchema: { type: 'sting' } },
+    discovered('c', { paht: '/c' }),
+    { ...discovered('d', { path: '/' }), inputSchema: { type: 'sting' } },
   ]
   using other = folderWith(configOf({ backends: [api, { ...api, name: 'more', tools: wrong }] }))
   const text = await refusal(other.path)
@@ -87,14 +87,14 @@ test('the tools that an HTTP backend brings are tried and counted', async () => 
   assert.doesNotMatch(text, /more:a/)
 })
 
-test('a module’s own function needs no backend', async () => {
+test('a tool with a run function needs no backend', async () => {
   const text = `import { defineTool } from '@gantry/core'
     export default { tools: [defineTool({ ...${JSON.stringify(tool)}, run: () => 1 })] }`
   using folder = folderWith({ 'gantry.config.mjs': text })
   assert.equal((await check(folder.path)).tools, 1 + builtins)
 })
 
-test('the store of secrets must be there and open', async () => {
+test('checkConfig refuses a secret store that does not exist or that its key does not open', async () => {
   using folder = folderWith(configOf({ secretStore: { keyFile: 'key' } }))
   const at = (name: string) => join(folder.path, name)
   await createKeyFile(at('key'))

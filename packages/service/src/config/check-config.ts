@@ -15,26 +15,26 @@ import type { ConfigRequest, LoadedConfig } from './config.ts'
 import { loadConfig } from './load.ts'
 import { configError, isToolError, reading, throwingValue } from './problem.ts'
 
-/** What a configuration amounts to. */
+/** Summary of a valid configuration. */
 export interface ConfigSummary {
   readonly file: string | null
-  /** Those of the configuration and those that its HTTP backends bring; others are known only when they are asked. */
+  /** Tools of the configuration and of its HTTP backends; those of other backends are discovered at runtime. */
   readonly tools: number
   readonly demo: boolean
-  /** Those of the configuration, as a tool's binding names them. */
+  /** Backends of the configuration, as `kind:name`. */
   readonly backends: readonly string[]
   readonly policy: boolean
-  /** Only what differs from the defaults. */
+  /** Limits that differ from the defaults. */
   readonly limits: { readonly [name: string]: unknown }
   readonly secrets: 'none' | 'yes'
-  /** What became of the folder of tools, when there is one. */
+  /** Loaded and refused tools of the folder of tools, when there is one. */
   readonly toolsFolder?: Omit<ToolsFolder, 'tools'>
   readonly warnings: readonly string[]
 }
 
 /**
- * Loads the configuration and tries what can be tried without running or connecting anything: every tool, the backends
- * that it names, and whether the store of secrets opens. Throws CONFIG_INVALID with all that is wrong.
+ * Loads the configuration and checks, without running or connecting anything, every tool, the backends that it names,
+ * and that the secret store opens. Throws CONFIG_INVALID with all problems.
  */
 export async function checkConfig(request: ConfigRequest): Promise<ConfigSummary> {
   const loaded = await loadConfig(request)
@@ -52,7 +52,7 @@ export async function checkConfig(request: ConfigRequest): Promise<ConfigSummary
   }
 }
 
-/** Refuses, in the words of `checkConfig`, what it would; for whoever has made an executor of the configuration. */
+/** Throws what `checkConfig` throws, for an executor that exists already. */
 export async function refuseUnfit(loaded: LoadedConfig, executor: Executor, signal: AbortSignal): Promise<void> {
   const { tools = [], backends = [] } = loaded.options
   const issues = tools.flatMap(({ tool, run }, index) =>
@@ -62,13 +62,13 @@ export async function refuseUnfit(loaded: LoadedConfig, executor: Executor, sign
 }
 
 function refuse(file: string | undefined, issues: readonly Issue[]): void {
-  if (issues.length > 0) throw configError(file, 'The configuration cannot work as it is.', issues)
+  if (issues.length > 0) throw configError(file, 'The configuration is invalid.', issues)
 }
 
-/** What is wrong besides the tools that the configuration names itself. */
+/** Problems other than those of the tools of the configuration itself. */
 async function otherIssues(loaded: LoadedConfig, executor: Executor, signal: AbortSignal): Promise<Issue[]> {
   return [
-    ...(await broughtIssues(executor, loaded.options.backends ?? [], signal)),
+    ...(await discoveredIssues(executor, loaded.options.backends ?? [], signal)),
     ...(await storeIssues(loaded.secretStore)),
   ]
 }
@@ -93,7 +93,7 @@ function toolIssues(
   }
 }
 
-/** Whether the store is there and opens; which secrets the tools need is known only when they run. */
+/** Opens the secret store. Which secrets the tools need is known only when they run. */
 async function storeIssues(store: SecretStoreOptions | undefined): Promise<Issue[]> {
   if (store === undefined) return []
   try {
@@ -118,16 +118,16 @@ function summaryOf({ file, demo, options, toolsFolder, warnings }: LoadedConfig,
   }
 }
 
-/** A folder as it is shown. */
+/** The folder of tools without the tools themselves. */
 export function reportOf({ path, digest, loaded, refused }: ToolsFolder): Omit<ToolsFolder, 'tools'> {
   return { path, digest, loaded, refused }
 }
 
-const nothing = (): Promise<never> => Promise.reject(new Error('nothing runs in a check'))
-/** Every executor has these; here they only look at bindings. */
+const nothing = (): Promise<never> => Promise.reject(new Error('checkConfig runs no tool'))
+/** Backends that every executor has; here they only check bindings. */
 const everywhere: readonly Backend[] = [sandboxedBackend(nothing), webBackend(), knowledgeBackend(nothing)]
 
-/** What is wrong with the backends that a tool names, as far as it can be told before a call. */
+/** Problems of a tool's backend bindings that can be found before a call. */
 function bindingIssues(tool: Tool, isLocal: boolean, backends: readonly Backend[]): Issue[] {
   return tool.backends.flatMap((binding, index): Issue[] => {
     const path = `/backends/${index}`
@@ -143,8 +143,8 @@ function bindingIssues(tool: Tool, isLocal: boolean, backends: readonly Backend[
   })
 }
 
-/** What is wrong with the tools that backends bring, where those are known without connecting: with HTTP. */
-async function broughtIssues(gantry: Executor, backends: readonly Backend[], signal: AbortSignal): Promise<Issue[]> {
+/** Problems of tools of HTTP backends, which are known without connecting. */
+async function discoveredIssues(gantry: Executor, backends: readonly Backend[], signal: AbortSignal): Promise<Issue[]> {
   const issues: Issue[] = []
   for (const [index, backend] of backends.entries()) {
     if (backend.kind !== 'http' || backend.discover === undefined) continue
@@ -160,7 +160,7 @@ async function broughtIssues(gantry: Executor, backends: readonly Backend[], sig
   return issues
 }
 
-/** The places that an error of ours names, below `at`; anything else thrown goes on. */
+/** The issues of a ToolError, with paths below `at`; rethrows anything else. */
 function placesOf(at: string, error: unknown): Issue[] {
   if (!isToolError(error)) throw error
   const found = error.details?.issues ?? []
@@ -179,7 +179,7 @@ function entriesOf({ catalog }: Executor, namespace: string): CatalogEntry[] {
   return entries
 }
 
-/** As a call finds it: by kind and name, or the only one of its kind. */
+/** Finds a backend as a call does: by kind and name, or the only one of its kind. */
 function backendOf({ kind, name }: BackendBinding, backends: readonly Backend[]): Backend | undefined {
   const alike = backends.filter((backend) => backend.kind === kind)
   const exact = alike.find((backend) => backend.name === (name ?? kind))
@@ -192,5 +192,5 @@ function noBackend({ kind, name }: BackendBinding, backends: readonly Backend[])
   const [near] = nearest(wanted, keys, { limit: 1 })
   const hint = near === undefined ? '' : `; did you mean ${near}?`
   const alike = name === undefined && keys.some((key) => key.startsWith(`${kind}:`))
-  return alike ? `must name one of ${keys.join(', ')}` : `names the backend ${wanted}, which is not there${hint}`
+  return alike ? `must name one of ${keys.join(', ')}` : `names the unknown backend ${wanted}${hint}`
 }

@@ -1,74 +1,72 @@
 import { dirname, join, resolve } from 'node:path'
-import type { Issue, Json, JsonObject } from '@gantry/contract'
+import type { Issue, JsonObject } from '@gantry/contract'
+import { isObject, isText } from '@gantry/contract/internal/json'
 import { type Backend, createEgress, type DefinedTool, defineTool, type EgressAllow, filePins } from '@gantry/core'
 import { toolMatcher } from '@gantry/core/internal/ids/tool-pattern'
-import { copyJson } from '@gantry/core/internal/json/copy'
-import { JsonError } from '@gantry/core/internal/json/limits'
+import { copyJson, JsonError } from '@gantry/core/internal/json/plain'
 import {
   type BuiltinOptions,
   builtinTools,
   createExecutor,
   type ExecutorOptions,
-  type SandboxNetworkOptions,
-  type WebOptions,
+  loadToolsFolder,
+  type RefusedTool,
+  type RuntimeOptions,
+  type ToolsFolder,
+  type ToolsFolderMemory,
 } from '@gantry/tools'
 import { authenticationIssues } from './authentication-settings.ts'
 import { brokerIssues } from './broker-settings.ts'
 import { checkCallback } from './callback-target.ts'
-import type { ConfigRequest, LoadedConfig } from './config.ts'
-import { makeBackends } from './data-backends.ts'
+import type { ConfigDocument, ConfigRequest, LoadedConfig, ToolsFolderLocation } from './config.ts'
 import { type Overrides, override, wrongEnvironment } from './environment.ts'
-import { liveKeys, separate } from './live-parts.ts'
+import { importModule } from './import-module.ts'
+import { liveKeys, makeBackends, separate } from './live-parts.ts'
 import { configError, isToolError, throwingValue } from './problem.ts'
-import { configIssues } from './schema.ts'
+import { resolveOurPackages } from './read-module.ts'
+import { configIssues, readDocument } from './schema.ts'
 import { secretSources, storeOptions } from './secret-sources.ts'
-import { addressIssues, dataFolder, serviceSettings, withoutService } from './service-settings.ts'
-import { tenantsOf } from './tenant-limits.ts'
-import { openToolsFolder } from './tools-folder.ts'
+import { addressIssues, dataFolder, executorPart, serviceSettings } from './service-settings.ts'
 
-/** Checks what a file said together with the environment, and makes executor options of it; lists all that is wrong. */
+/** Checks a configuration merged with the environment and makes executor options of it; throws with all problems. */
 export async function composeConfig(
   file: string,
-  said: unknown,
+  content: unknown,
   overrides: Overrides,
   request: Omit<ConfigRequest, 'file'>,
 ): Promise<Omit<LoadedConfig, 'warnings'>> {
   const { environment, signal } = request
-  if (typeof said !== 'object' || said === null || Array.isArray(said)) {
+  if (typeof content !== 'object' || content === null || Array.isArray(content)) {
     throw configError(file, `The configuration ${file} must be an object.`, [])
   }
   const issues: Issue[] = [...overrides.issues]
-  const { data, live, ...lists } = separate(membersOf(said, file), file, issues)
-  const document = override(plain(data, issues), overrides)
-  issues.push(...configIssues(document), ...brokerIssues(document))
-  issues.push(...authenticationIssues(document, dirname(file)), ...tenantIssues(document), ...addressIssues(document))
+  const { data, live, ...lists } = separate(membersOf(content, file), file, issues)
+  const unchecked = override(plain(data, issues), overrides)
+  issues.push(...configIssues(unchecked), ...brokerIssues(unchecked))
+  issues.push(
+    ...authenticationIssues(unchecked, dirname(file)),
+    ...tenantIssues(unchecked),
+    ...addressIssues(unchecked),
+  )
   const backends = await makeBackends(lists.backends, file, issues)
   const tools = [...live.tools, ...dataTools(lists.tools, issues)]
-  issues.push(...(await partIssues(document, backends, issues)))
-  issues.push(...(await callbackIssues(document, issues)))
-  if (issues.length > 0) throw configError(file, problemText(file, issues.length, overrides), issues)
-  const {
-    demo,
-    builtins,
-    toolsFolder: named,
-    sandboxNetwork,
-    httpFetch,
-    knowledge,
-    $schema: _schema,
-    secrets,
-    secretStore,
-    pins,
-    profiles,
-    runtimes,
-    ...rest
-  } = document
-  const options = withoutService(rest)
+  issues.push(...(await partIssues(unchecked, backends, issues)))
+  issues.push(...(await callbackIssues(unchecked, issues)))
+  const document = issues.length > 0 ? undefined : readDocument(unchecked)
+  if (document === undefined) {
+    throw configError(file, problemText(file, issues.length, overrides), issues)
+  }
+  const { sandboxNetwork, httpFetch, secrets, pins } = document
   const folder = dirname(file)
   const place = dataFolder(folder, environment)
-  const store = storeOptions(secretStore, folder, place, environment)
+  const store = storeOptions(document.secretStore, folder, place, environment)
   const sources = secretSources({ secrets, store, folder, environment })
-  const toolsFolder = await openToolsFolder(named, {
-    ...{ folder, tools, backends, signal, fresh: request.fresh === true },
+  const toolsFolder = await openToolsFolder(document.toolsFolder, {
+    folder,
+    tools,
+    backends,
+    signal,
+    fresh: request.fresh === true,
     memory: request.folderMemory,
   })
   const all = [...tools, ...(toolsFolder?.tools ?? [])]
@@ -78,17 +76,18 @@ export async function composeConfig(
     ...(toolsFolder === undefined ? {} : { toolsFolder }),
     ...(store === undefined ? {} : { secretStore: store }),
     service: serviceSettings(document, place, folder),
-    builtins: builtins !== false,
+    builtins: document.builtins !== false,
     builtinOptions: {
-      ...(sandboxNetwork === undefined ? {} : { sandboxNetwork: sandboxNetwork as SandboxNetworkOptions }),
-      ...(httpFetch === undefined ? {} : { httpFetch: httpFetch as WebOptions }),
+      ...(sandboxNetwork === undefined ? {} : { sandboxNetwork }),
+      ...(httpFetch === undefined ? {} : { httpFetch }),
     },
-    knowledge: { ...(knowledge as LoadedConfig['knowledge']), ...live.knowledge },
-    demo: demo === true,
+    knowledge: { ...document.knowledge, ...live.knowledge },
+    demo: document.demo === true,
+    ...(document.runtimeServer === undefined ? {} : { runtimeServer: document.runtimeServer }),
     options: {
-      ...options,
-      runtimes: runtimeOptions({ runtimes, profiles }, folder, environment),
-      pins: filePins(typeof pins === 'string' ? resolve(folder, pins) : join(place, 'pins.json')),
+      ...executorPart(document),
+      runtimes: runtimeOptions(document, folder, environment),
+      pins: filePins(pins === undefined ? join(place, 'pins.json') : resolve(folder, pins)),
       ...(sources === undefined ? {} : { secrets: sources }),
       ...(all.length === 0 ? {} : { tools: all }),
       ...(backends.length === 0 ? {} : { backends }),
@@ -98,12 +97,12 @@ export async function composeConfig(
   }
 }
 
-/** Reads each key once, so that one that throws can be named; keys of a class count where we know them. */
-function membersOf(said: object, file: string): { readonly [key: string]: unknown } {
-  const keys = new Set([...Object.keys(said), ...liveKeys])
-  const entries = [...keys].map((key) => {
+/** Reads each key once, so that a getter that throws can be named; known keys of a class instance are read too. */
+function membersOf(content: object, file: string): { readonly [key: string]: unknown } {
+  const keys = new Set([...Object.keys(content), ...liveKeys])
+  const entries = [...keys].map((key): [string, unknown] => {
     try {
-      return [key, said[key as keyof typeof said] as unknown] as const
+      return [key, Reflect.get(content, key)]
     } catch (error) {
       throw throwingValue(file, `/${key}`, error)
     }
@@ -111,7 +110,7 @@ function membersOf(said: object, file: string): { readonly [key: string]: unknow
   return Object.fromEntries(entries)
 }
 
-/** A file is not blamed for what the environment alone got wrong. */
+/** Does not attribute problems of the environment to the file. */
 function problemText(file: string, count: number, overrides: Overrides): string {
   if (count === overrides.issues.length) return wrongEnvironment
   return `The configuration ${file} has ${count === 1 ? 'a problem' : `${count} problems`}.`
@@ -119,7 +118,8 @@ function problemText(file: string, count: number, overrides: Overrides): string 
 
 function plain(data: object, issues: Issue[]): JsonObject {
   try {
-    return copyJson(data) as JsonObject
+    const copy = copyJson(data)
+    return isObject(copy) ? copy : {}
   } catch (error) {
     if (!(error instanceof JsonError)) throw error
     issues.push({ path: error.path, message: error.message })
@@ -127,7 +127,7 @@ function plain(data: object, issues: Issue[]): JsonObject {
   }
 }
 
-/** Tools of a JSON or YAML file: definitions without a function, which run at the backends that they name. */
+/** Tools of a JSON or YAML file: definitions without a function, which run on the backends that they name. */
 export function dataTools(list: readonly unknown[], issues: Issue[]): readonly DefinedTool[] {
   return list.flatMap((definition, index) => {
     try {
@@ -140,30 +140,32 @@ export function dataTools(list: readonly unknown[], issues: Issue[]): readonly D
   })
 }
 
-/** What is wrong with the tenants of a configuration besides what the schema says. */
+/** Problems of `tenants` that the schema does not find. */
 export function tenantIssues({ tenants }: JsonObject): Issue[] {
   const issues: Issue[] = []
-  for (const [tenant, settings] of Object.entries(tenantsOf(tenants))) {
+  for (const [tenant, settings] of Object.entries(isObject(tenants) ? tenants : {})) {
     const at = `/tenants/${tenant.replaceAll('~', '~0').replaceAll('/', '~1')}/tools`
-    if (Array.isArray(settings?.tools) && settings.tools.length > 0) toolMatcher(settings.tools, at, issues)
+    const tools = isObject(settings) ? settings.tools : undefined
+    if (Array.isArray(tools) && tools.length > 0 && tools.every(isText)) toolMatcher(tools, at, issues)
   }
   return issues
 }
 
 /**
- * What is wrong with where callbacks go, besides what the schema says: origins that are none, and callbacks of tenants that
- * would be refused with every call. What is known to be wrong already is left alone.
+ * Problems of callbacks that the schema does not find: invalid origins, and callbacks of tenants that would be refused
+ * with every call. Parts with known problems are skipped.
  */
 export async function callbackIssues(document: JsonObject, known: readonly Issue[]): Promise<Issue[]> {
-  const { callbackOrigins: origins, callbacks = {} } = (document.service ?? {}) as Settings
   const isWrong = (at: string): boolean =>
     known.some(({ path }) => `${path}/`.startsWith(`${at}/`) || path === '/egress')
   if (['/service/callbackOrigins', '/service/callbacks', '/egress/allow'].some(isWrong)) return []
+  const { service, egress: allowed } = readDocument({ ...pick(document, 'service'), ...pick(document, 'egress') }) ?? {}
+  const { callbackOrigins: origins, callbacks = {} } = service ?? {}
   if (origins !== undefined) {
     const issues = ruleIssues(origins)
     if (issues.length > 0) return issues
   }
-  const { allow } = (document.egress ?? {}) as { readonly allow?: EgressAllow }
+  const { allow } = allowed ?? {}
   const egress = createEgress(allow === undefined ? {} : { allow })
   const found: Issue[] = []
   for (const [tenant, url] of Object.entries(callbacks)) {
@@ -177,9 +179,9 @@ export async function callbackIssues(document: JsonObject, known: readonly Issue
   return found
 }
 
-interface Settings {
-  readonly callbackOrigins?: EgressAllow
-  readonly callbacks?: { readonly [tenant: string]: string }
+/** A document with only this member. */
+function pick(document: JsonObject, key: string): JsonObject {
+  return document[key] === undefined ? {} : { [key]: document[key] }
 }
 
 function ruleIssues(allow: EgressAllow): Issue[] {
@@ -196,12 +198,12 @@ function ruleIssues(allow: EgressAllow): Issue[] {
   }
 }
 
-/** Parts of a configuration that the executor reads itself. */
-const parts = ['policy', 'egress', 'runtimes'] as const
+/** Keys of a configuration that the executor checks. */
+const parts = ['policy', 'egress', 'runtimes', 'engines'] as const
 
 /**
- * What an executor finds wrong with the parts that it reads itself, each tried alone, so that one mistake hides no other.
- * A part of which something is known to be wrong already is left alone.
+ * Problems that an executor finds in the keys that it checks. Each is tried alone, so that one problem hides no other.
+ * Keys with known problems are skipped.
  */
 export async function partIssues(
   document: JsonObject,
@@ -215,8 +217,10 @@ export async function partIssues(
     if (isSound(key)) found.push(...(await trial(`/${key}`, { [key]: document[key] })))
   }
   if (isSound('profiles')) {
-    const runtimes = { profiles: document.profiles } as NonNullable<ExecutorOptions['runtimes']>
-    const issues = await trial('/runtimes', { runtimes })
+    const { profiles = {} } = readDocument(pick(document, 'profiles')) ?? {}
+    // A profile may name the runtimes that are configured; what is wrong with those themselves was found above.
+    const runtimes = found.some(({ path }) => path.startsWith('/runtimes')) ? {} : configuredRuntimes(document)
+    const issues = await trial('/runtimes', { runtimes: { ...runtimes, profiles } })
     found.push(...issues.map((issue) => ({ ...issue, path: issue.path.replace(/^\/runtimes/, '') })))
   }
   for (const key of ['sandboxNetwork', 'httpFetch'] as const) {
@@ -224,11 +228,29 @@ export async function partIssues(
   }
   const standIns = backends.map(standIn)
   if (standIns.length > 1) found.push(...(await trial('/backends', { backends: standIns })))
-  if (isSound('safeguards')) found.push(...(await safeguardIssues(document.safeguards as JsonObject, standIns)))
+  const { safeguards } = document
+  if (isSound('safeguards') && isObject(safeguards)) found.push(...(await safeguardIssues(safeguards, standIns)))
   return found
 }
 
-/** What the tools that ship with Gantry find wrong with what they are given. */
+function configuredRuntimes(document: JsonObject): RuntimeOptions {
+  const { docker, containerd, firecracker, gvisor, kata, kubernetes, qemu, proxmox, remote, temporal } =
+    readDocument(pick(document, 'runtimes'))?.runtimes ?? {}
+  return {
+    ...(docker === undefined ? {} : { docker }),
+    ...(containerd === undefined ? {} : { containerd }),
+    ...(gvisor === undefined ? {} : { gvisor }),
+    ...(kata === undefined ? {} : { kata }),
+    ...(kubernetes === undefined ? {} : { kubernetes }),
+    ...(firecracker === undefined ? {} : { firecracker }),
+    ...(qemu === undefined ? {} : { qemu }),
+    ...(proxmox === undefined ? {} : { proxmox }),
+    ...(remote === undefined ? {} : { remote }),
+    ...(temporal === undefined ? {} : { temporal }),
+  }
+}
+
+/** Problems of options of the built-in tools. */
 function builtinIssues(key: keyof BuiltinOptions, options: BuiltinOptions): readonly Issue[] {
   try {
     builtinTools(options)
@@ -239,12 +261,12 @@ function builtinIssues(key: keyof BuiltinOptions, options: BuiltinOptions): read
   }
 }
 
-/** A name without anything behind it: a trial must not attach the real backends, which is done once. */
+/** A backend with only a name: a trial must not attach the real backends, which can be attached once. */
 function standIn({ kind, name }: Pick<Backend, 'kind' | 'name'>): Backend {
   return { kind, name, call: () => undefined }
 }
 
-/** Each safeguard by itself, and each of each backend, because what checks them does not know where they stand. */
+/** Tries each safeguard alone, and each of each backend, because the executor does not report its path. */
 async function safeguardIssues(
   { backends: own = {}, ...common }: JsonObject,
   list: readonly Backend[],
@@ -269,7 +291,7 @@ async function safeguardIssues(
   return found
 }
 
-/** Makes an executor of these options only; a path that does not begin at the top is read from `at`. */
+/** Makes an executor of these options only; paths that are relative to the option are prefixed with `at`. */
 async function trial(at: string, options: ExecutorOptions): Promise<readonly Issue[]> {
   try {
     await createExecutor(options).close()
@@ -285,23 +307,73 @@ async function trial(at: string, options: ExecutorOptions): Promise<readonly Iss
   }
 }
 
-function isObject(value: unknown): value is { readonly [key: string]: unknown } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-type RuntimeOptions = NonNullable<ExecutorOptions['runtimes']>
-
-/** Where sandboxes live and how strong they are: the file's `runtimes` and `profiles`, the environment over them. */
+/** Options of runtimes: `runtimes` and `profiles` of the file, overridden by the environment. */
 export function runtimeOptions(
-  { runtimes, profiles }: { readonly runtimes?: Json | undefined; readonly profiles?: Json | undefined },
+  { runtimes = {}, profiles }: Pick<ConfigDocument, 'runtimes' | 'profiles'>,
   folder: string,
   { SANDBOX_ROOT: root }: NodeJS.ProcessEnv,
 ): RuntimeOptions {
-  const given = (runtimes ?? {}) as { readonly root?: string }
-  const named = root || given.root
+  const named = root || runtimes.root
+  const { remote, proxmox } = runtimes
+  const at = (file: string): string => resolve(folder, file)
   return {
-    ...given,
+    ...runtimes,
+    ...(remote === undefined ? {} : { remote: remote.map((host) => withTlsFiles(host, at)) }),
+    ...(proxmox?.caFile === undefined ? {} : { proxmox: { ...proxmox, caFile: at(proxmox.caFile) } }),
     ...(profiles === undefined ? {} : { profiles }),
     ...(named === undefined ? {} : { root: resolve(folder, named) }),
-  } as RuntimeOptions
+  }
+}
+
+type RemoteHostSettings = NonNullable<RuntimeOptions['remote']>[number]
+
+/** Files of a host, relative to the configuration like every other file in it. */
+function withTlsFiles(host: RemoteHostSettings, at: (file: string) => string): RemoteHostSettings {
+  if (host.tls === undefined) return host
+  const files = Object.entries(host.tls).map(([name, file]) => [name, at(file)] as const)
+  return { ...host, tls: Object.fromEntries(files) }
+}
+
+interface ToolsFolderAround {
+  /** Folder of the configuration. */
+  readonly folder: string
+  /** Tools of the configuration, which tools of the folder may not override. */
+  readonly tools: readonly DefinedTool[]
+  readonly backends: readonly Backend[]
+  /** Results of earlier loads. */
+  readonly memory: ToolsFolderMemory | undefined
+  readonly fresh: boolean
+  readonly signal: AbortSignal
+}
+
+/** Loads the folder of tools that a configuration names; undefined when it names none. Throws CONFIG_INVALID. */
+async function openToolsFolder(
+  setting: string | ToolsFolderLocation | undefined,
+  { folder, tools, backends, memory, fresh, signal }: ToolsFolderAround,
+): Promise<ToolsFolder | undefined> {
+  if (setting === undefined) return undefined
+  const { path, allow, deny } = typeof setting === 'string' ? { path: setting } : setting
+  if (!fresh) resolveOurPackages()
+  return loadToolsFolder(resolve(folder, path), {
+    ...(allow === undefined ? {} : { allow }),
+    ...(deny === undefined ? {} : { deny }),
+    ...(memory === undefined ? {} : { memory }),
+    reserved: ['demo', ...backends.map(({ name }) => name)],
+    taken: tools.map(({ tool }) => `${tool.namespace}:${tool.name}`),
+    load: importModule,
+    parse: async (file, text) => copyJson((await import('./read-data.ts')).parseYaml(file, text)),
+    signal,
+  })
+}
+
+/** Warnings about refused files and tools, for the start of Gantry. */
+export function folderWarnings(folder: ToolsFolder | undefined): string[] {
+  return (folder?.refused ?? []).map(refusalText)
+}
+
+/** The warning about a refused file or tool. */
+export function refusalText({ file, tool, reason, kept }: RefusedTool): string {
+  const what = tool === undefined ? `${file} in the folder of tools` : `${tool} of ${file}`
+  const before = kept === true ? '; its previous version stays in use' : ''
+  return `${what} was not loaded: ${reason}${before}`
 }

@@ -6,7 +6,7 @@ import { ToolError } from '@gantry/contract'
 import type { LoadedConfig } from './config.ts'
 import { loadConfig } from './load.ts'
 
-/** A folder with files, removed at the end of the scope; the `.git` in it ends the search for a configuration. */
+/** A folder with files, removed at the end of the scope. Its `.git` stops the search for a configuration. */
 export function folderWith(files: { readonly [name: string]: string }): Disposable & { readonly path: string } {
   const path = mkdtempSync(join(tmpdir(), 'gantry-config-'))
   mkdirSync(join(path, '.git'))
@@ -17,13 +17,13 @@ export function folderWith(files: { readonly [name: string]: string }): Disposab
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) }
 }
 
-/** Loads a configuration as a file of JSON holds it. */
+/** Loads a configuration from a JSON file. */
 export async function load(config: object): Promise<LoadedConfig> {
   using folder = folderWith({ 'gantry.config.json': JSON.stringify(config) })
   return await loadConfig({ folder: folder.path, environment: {}, signal: new AbortController().signal })
 }
 
-/** The places for which a configuration is refused. */
+/** The paths of the issues that a configuration is refused with. */
 export async function refusedPaths(config: object): Promise<readonly string[]> {
   const error = await load(config).then(
     () => assert.fail('it was accepted'),

@@ -1,10 +1,13 @@
-import type { Embedder, SecretStoreOptions } from '@gantry/core'
+import type { EgressOptions, Embedder, SecretStoreOptions } from '@gantry/core'
 import type { KnowledgeLimits } from '@gantry/knowledge'
-import type { BuiltinOptions, ExecutorOptions, ToolsFolder, ToolsFolderMemory } from '@gantry/tools'
-import type { brokerKeys } from './broker-settings.ts'
-import type { ServiceSettings } from './service-settings.ts'
+import type { BuiltinOptions, ExecutorOptions, RuntimeOptions, ToolsFolder, ToolsFolderMemory } from '@gantry/tools'
+import type { AuthenticationDocument } from './authentication-settings.ts'
+import type { Broker, brokerKeys, KafkaSettings, RedisSettings, S3Settings } from './broker-settings.ts'
+import type { SecretLocation, SecretStoreLocation } from './secret-sources.ts'
+import type { ApprovalSettings, McpSettings, ServiceSettings, TracingSettings } from './service-settings.ts'
+import type { TenantsSettings } from './tenant-limits.ts'
 
-/** What a configuration file may say, in any of its forms. */
+/** The keys of a configuration file, in any of its formats. */
 export type ConfigKey =
   | 'tools'
   | 'toolsFolder'
@@ -20,7 +23,9 @@ export type ConfigKey =
   | 'safeguards'
   | 'pins'
   | 'runtimes'
+  | 'engines'
   | 'profiles'
+  | 'runtimeServer'
   | 'builtins'
   | 'sandboxNetwork'
   | 'httpFetch'
@@ -42,6 +47,7 @@ type NotForExecutors =
   | 'httpFetch'
   | 'knowledge'
   | 'profiles'
+  | 'runtimeServer'
   | 'secretStore'
   | (typeof brokerKeys)[number]
   | 'databaseUrl'
@@ -50,41 +56,132 @@ type NotForExecutors =
   | 'tracing'
   | 'approvals'
 
-/** Where to look, and who may stop it. */
+/** Where to look for a configuration, and the signal that stops loading it. */
 export interface ConfigRequest {
-  /** Named on the command line; found by itself when absent. */
+  /** The file of `--config`; discovered when absent. */
   readonly file?: string
   readonly folder: string
   readonly environment: NodeJS.ProcessEnv
   readonly signal: AbortSignal
-  /** Whether a module that was read before is run anew; what it imports is not. */
+  /** Whether a module that was loaded before is evaluated again; its imports are not. */
   readonly fresh?: boolean
-  /** What the folder of tools gave before, so that a file that is broken now keeps what it gave last. */
+  /** Results of earlier loads of the folder of tools, so that a file that is broken now keeps its last tools. */
   readonly folderMemory?: ToolsFolderMemory
 }
 
 /** A configuration, checked and ready for an executor. */
 export interface LoadedConfig {
-  /** Absent when there is none. */
+  /** Undefined when there is no file. */
   readonly file: string | undefined
-  /** Of the file, as it was when it was read; absent when there is none. */
+  /** Digest of the file as it was read; absent when there is no file. */
   readonly digest?: string
   readonly options: Pick<ExecutorOptions, Exclude<ConfigKey, NotForExecutors>>
-  /** How `gantry serve` runs. */
+  /** Settings of `gantry serve`. */
   readonly service: ServiceSettings
-  /** The encrypted store that `options.secrets` asks, when there is one. */
+  /** The encrypted store behind `options.secrets`, when there is one. */
   readonly secretStore?: SecretStoreOptions
-  /** The folder of what Gantry remembers between runs; absent when there is no file. */
+  /** The data folder of Gantry; absent when there is no file. */
   readonly data?: string
   /** Whether the built-in tools are served. */
   readonly builtins: boolean
-  /** How they are made. */
+  /** Options of the built-in tools. */
   readonly builtinOptions?: BuiltinOptions
-  /** What tenants may keep in the knowledge of a service, and what finds it by its meaning. */
+  /** Limits of a tenant's knowledge, and the embedder for search by meaning. */
   readonly knowledge?: Partial<KnowledgeLimits> & { readonly embedder?: Embedder }
   /** Whether the demo tools are served too. */
   readonly demo: boolean
-  /** What became of the folder of tools; its tools are among the options. */
+  /** Settings of `gantry runtime serve`. */
+  readonly runtimeServer?: RuntimeServerSettings
+  /** The loaded folder of tools; its tools are part of the options. */
   readonly toolsFolder?: ToolsFolder
   readonly warnings: readonly string[]
+}
+
+type BrokerChoice = 'postgres' | Broker
+
+/**
+ * The plain data of a configuration, as `configSchema` describes it. Only `readDocument` produces it, so a value of
+ * this type is checked.
+ */
+export interface ConfigDocument
+  extends Pick<ExecutorOptions, 'policy' | 'limits' | 'identity' | 'format' | 'safeguards' | 'engines'>,
+    Pick<BuiltinOptions, 'sandboxNetwork' | 'httpFetch'> {
+  readonly $schema?: string
+  readonly egress?: EgressOptions
+  readonly demo?: boolean
+  readonly builtins?: boolean
+  readonly toolsFolder?: string | ToolsFolderLocation
+  readonly knowledge?: Partial<KnowledgeLimits>
+  readonly secrets?: { readonly [name: string]: SecretLocation }
+  readonly secretStore?: boolean | SecretStoreLocation
+  readonly pins?: string
+  readonly runtimes?: RuntimeOptions
+  readonly profiles?: NonNullable<RuntimeOptions['profiles']>
+  readonly runtimeServer?: RuntimeServerSettings
+  readonly databaseUrl?: string
+  readonly service?: Partial<ServiceSettings>
+  readonly tenants?: TenantsSettings
+  readonly authentication?: AuthenticationDocument
+  readonly approvals?: ApprovalSettings
+  readonly mcp?: McpSettings
+  readonly tracing?: TracingSettings
+  readonly transport?: BrokerChoice | readonly BrokerChoice[]
+  readonly redisUrl?: string
+  readonly kafkaBrokers?: readonly string[]
+  readonly redis?: Partial<RedisSettings>
+  readonly kafka?: Partial<KafkaSettings>
+  readonly s3?: Omit<S3Settings, 'region'> & { readonly region?: string }
+}
+
+/** The folder of tools, and the patterns of tools that are loaded from it. */
+export interface ToolsFolderLocation {
+  readonly path: string
+  readonly allow?: readonly string[]
+  readonly deny?: readonly string[]
+}
+
+/** Settings of `gantry runtime serve`. */
+interface RuntimeServerSettings {
+  /** Keys of the Gantrys that may use this host; each is text of at least 32 characters, or `secret:name`. */
+  readonly keys?: readonly { readonly id: string; readonly key: string }[]
+  readonly listen?: string
+  readonly port?: number
+  /** PEM files. With `caFile` clients must have a certificate of its authorities. */
+  readonly tls?: { readonly certFile: string; readonly keyFile: string; readonly caFile?: string }
+  /** Sandboxes that may be open at a time. */
+  readonly capacity?: number
+  /** How long a run is kept for a client whose connection was lost. */
+  readonly keepMs?: number
+}
+
+const text = { type: 'string', minLength: 1 }
+
+export const runtimeServerSchema = {
+  type: 'object',
+  properties: {
+    keys: {
+      type: 'array',
+      minItems: 1,
+      items: {
+        type: 'object',
+        properties: {
+          id: { type: 'string', pattern: '^[A-Za-z0-9_.-]{1,64}$' },
+          key: { type: 'string', pattern: '^secret:.|^.{32,512}$' },
+        },
+        required: ['id', 'key'],
+        additionalProperties: false,
+      },
+    },
+    listen: { ...text, maxLength: 255 },
+    port: { type: 'integer', minimum: 0, maximum: 65_535 },
+    tls: {
+      type: 'object',
+      properties: { certFile: text, keyFile: text, caFile: text },
+      required: ['certFile', 'keyFile'],
+      additionalProperties: false,
+    },
+    capacity: { type: 'integer', minimum: 1, maximum: 10_000 },
+    keepMs: { type: 'integer', minimum: 1_000, maximum: 600_000 },
+  },
+  additionalProperties: false,
 }

@@ -1,10 +1,11 @@
 import type { Issue, Json, JsonObject } from '@gantry/contract'
-import { isRedisUrl, redisUrlRule } from './redis-url.ts'
+import { isObject } from '@gantry/contract/internal/json'
+import { isRedisUrl, redisUrlRule } from './broker-settings.ts'
 
-/** A variable that overrides a key of the configuration: where that stands, and how the text is read. */
+/** A variable that overrides a key of the configuration: the path of the key, and the parser of the text. */
 interface Variable {
   readonly path: readonly [string] | readonly [string, string]
-  /** Undefined for a text that means nothing here. */
+  /** Undefined for an invalid text. */
   readonly read: (text: string) => Json | undefined
   readonly words: string
 }
@@ -23,7 +24,7 @@ const flag = {
 }
 
 const overriding: { readonly [name: string]: Variable } = {
-  // Read before the one in milliseconds, which is the finer word and wins.
+  // Read before the variable in milliseconds, which wins.
   TIMEOUT_SECONDS: {
     path: ['limits', 'timeoutMs'],
     read: (text) => above0(text, 1_000),
@@ -115,28 +116,30 @@ const overriding: { readonly [name: string]: Variable } = {
 /** Variables that are read elsewhere and override no key. */
 const plain: readonly string[] = ['GANTRY_CONFIG', 'GANTRY_DATA', 'GANTRY_SECRETS_KEY', 'GANTRY_URL', 'GANTRY_KEY']
 
-/** Variables of our tests and of the program's starter: right where they stand, but nothing to suggest. */
+/** Variables of tests and of the launcher: known, but never suggested. */
 const elsewhere: readonly string[] = [
   'GANTRY_BUNDLE',
   'GANTRY_ENGINES',
   'GANTRY_FAULTS',
   'GANTRY_MATRIX',
+  'GANTRY_SOAK_ENGINES',
   'GANTRY_SOAK_SEED',
+  'GANTRY_SOAK_SHARE',
   'GANTRY_STARTER',
   'GANTRY_TEST_POSTGRES',
 ]
 
-export const wrongEnvironment = 'The environment has a wrong value.'
+export const wrongEnvironment = 'An environment variable has an invalid value.'
 
 export interface Overrides {
   /** The keys that the environment sets, in the shape of a configuration. */
   readonly document: JsonObject
   readonly issues: readonly Issue[]
-  /** Variables that look as if they were meant for us. */
+  /** Unknown variables with a prefix of Gantry. */
   readonly unknown: readonly string[]
 }
 
-/** What the environment says over the file. */
+/** Reads the variables that override keys of the file. */
 export function readEnvironment(environment: NodeJS.ProcessEnv): Overrides {
   const issues: Issue[] = []
   let document: JsonObject = {}
@@ -144,7 +147,7 @@ export function readEnvironment(environment: NodeJS.ProcessEnv): Overrides {
     const text = environment[name]
     if (text === undefined || text === '') continue
     const value = read(text)
-    // A wrong value overrides nothing: it would be found wrong again in its new place.
+    // An invalid value is not merged, or the schema would report it again.
     if (value === undefined)
       issues.push({ path: `/${path.join('/')}`, message: `${words} (from the variable ${name})` })
     else document = override(document, { document: placed(path, value) })
@@ -154,7 +157,7 @@ export function readEnvironment(environment: NodeJS.ProcessEnv): Overrides {
   return { document, issues, unknown }
 }
 
-/** A warning for each variable nobody reads; only its name is shown. */
+/** A warning for each unknown variable, without its value. */
 export async function unknownVariables(names: readonly string[]): Promise<string[]> {
   if (names.length === 0) return []
   const { nearest } = await import('@gantry/core/internal/search/near')
@@ -164,7 +167,7 @@ export async function unknownVariables(names: readonly string[]): Promise<string
   })
 }
 
-/** The document with the environment's values in it. */
+/** Merges the values of the environment into the document. */
 export function override(document: JsonObject, overrides: Pick<Overrides, 'document'>): JsonObject {
   const entries = Object.entries(overrides.document).map(([key, value]) => {
     const before = document[key]
@@ -177,10 +180,6 @@ function placed([first, second]: Variable['path'], value: Json): JsonObject {
   return { [first]: second === undefined ? value : { [second]: value } }
 }
 
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
 function above0(text: string, unit: number): number | undefined {
   const number = Number(text) * unit
   return number > 0 && Number.isFinite(number) ? number : undefined
@@ -191,7 +190,7 @@ function whole(text: string, least: number, most: number): number | undefined {
   return Number.isInteger(number) && number >= least && number <= most ? number : undefined
 }
 
-/** As OpenTelemetry writes headers: pairs with commas between them, values as in a URL. */
+/** Headers in the format of OpenTelemetry: comma-separated pairs with URL-encoded values. */
 function keyValues(text: string): JsonObject | undefined {
   const pairs = text.split(',').map((pair) => /^\s*([^\s=]+)\s*=\s*(.*?)\s*$/.exec(pair))
   if (pairs.includes(null)) return undefined

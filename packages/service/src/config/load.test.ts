@@ -31,7 +31,7 @@ async function problems(
   return assert.fail('it was accepted')
 }
 
-test('without a file the demo tools are served, and the environment still counts', async () => {
+test('without a file the configuration has the demo tools and the settings of the environment', async () => {
   using folder = folderWith({})
   const options = { runtimes: {} }
   const { service, ...plain } = await load(folder.path)
@@ -42,7 +42,7 @@ test('without a file the demo tools are served, and the environment still counts
   assert.deepEqual(loaded.options, { runtimes, limits: { timeoutMs: 250 }, format: 'assert' })
 })
 
-test('the environment says how the service runs, over the file', async () => {
+test('environment variables override the service settings of the file', async () => {
   const own = { service: { port: 1, slots: 2, host: '0.0.0.0' }, databaseUrl: 'postgres://file/db' }
   using folder = folderWith({ 'gantry.config.json': JSON.stringify(own) })
   const { service, options } = await load(folder.path, {
@@ -68,7 +68,7 @@ test('the environment says how the service runs, over the file', async () => {
   assert.equal(options.limits?.timeoutMs, 1_500)
 })
 
-test('a wrong variable of the service is named', async () => {
+test('an invalid service variable is refused with the path of its key', async () => {
   using folder = folderWith({})
   await assert.rejects(load(folder.path, { GANTRY_PORT: '70000', DATABASE_URL: 'mysql://x' }), (error) => {
     const issues = (error as ToolError).details?.issues ?? []
@@ -77,7 +77,7 @@ test('a wrong variable of the service is named', async () => {
   })
 })
 
-test('profiles and runtimes of a file are checked where they stand, and the environment names the root over it', async () => {
+test('profiles and runtimes of a file are resolved and checked with their paths', async () => {
   const own = { runtimes: { root: 'mine', pool: { max: 2 } }, profiles: { dev: { unsafeHost: true } }, builtins: false }
   using folder = folderWith({ 'gantry.config.json': JSON.stringify(own) })
   const { options, builtins } = await load(folder.path)
@@ -95,7 +95,49 @@ test('profiles and runtimes of a file are checked where they stand, and the envi
   })
 })
 
-test('the command line names the file before the variable, the variable before the nearest', async () => {
+test('runtimes in containers are configured under their kinds, and profiles may name those that are', async () => {
+  const runtimes = {
+    docker: { socket: '/run/docker.sock', image: 'mine:1', processors: 2 },
+    gvisor: { runtime: 'runsc-kvm' },
+  }
+  const profiles = { boxed: { floor: 'container', runtimes: ['docker', 'gvisor'] } }
+  using folder = folderWith({ 'gantry.config.json': JSON.stringify({ runtimes, profiles }) })
+  assert.deepEqual((await load(folder.path)).options.runtimes, { ...runtimes, profiles })
+
+  const wrongPaths = async (config: object) => {
+    using wrong = folderWith({ 'gantry.config.json': JSON.stringify(config) })
+    return await load(wrong.path).then(
+      () => assert.fail('It was taken.'),
+      (error: unknown) =>
+        ToolError.is(error) ? error.details?.issues?.map(({ path }) => path) : assert.fail(String(error)),
+    )
+  }
+  assert.deepEqual(
+    await wrongPaths({
+      runtimes: {
+        docker: { socket: 'docker.sock', host: { name: 'build', port: 0 }, procesors: 1 },
+        gvisor: { platform: 1 },
+        kata: { image: '' },
+      },
+    }),
+    [
+      '/runtimes/docker/procesors',
+      '/runtimes/docker/socket',
+      '/runtimes/docker/host/port',
+      '/runtimes/gvisor/platform',
+      '/runtimes/kata/image',
+    ],
+  )
+  const host = { name: 'build.example', port: 2376 }
+  assert.deepEqual(await wrongPaths({ runtimes: { docker: { host } } }), ['/runtimes/docker/host/tls'])
+  assert.deepEqual(await wrongPaths({ runtimes: { docker: { host, socket: '/s' } } }), ['/runtimes/docker/host'])
+  assert.deepEqual(
+    await wrongPaths({ runtimes: { docker: {} }, profiles: { boxed: { floor: 'kernel', runtimes: ['gvisor'] } } }),
+    ['/profiles/boxed/runtimes'],
+  )
+})
+
+test('--config wins over GANTRY_CONFIG, which wins over the nearest configuration file', async () => {
   using folder = folderWith({ 'gantry.config.json': '{}', 'b.json': '{}', 'c.yaml': 'demo: true' })
   const names = async (environment: NodeJS.ProcessEnv, file?: string) =>
     (await load(folder.path, environment, file)).file?.slice(folder.path.length + 1)
@@ -104,26 +146,26 @@ test('the command line names the file before the variable, the variable before t
   assert.equal(await names({ GANTRY_CONFIG: 'b.json' }, 'c.yaml'), 'c.yaml')
 })
 
-test('the search goes up to the top of the repository and no further', async () => {
+test('the search for a configuration file stops at the root of the repository', async () => {
   using folder = folderWith({ 'gantry.config.json': '{}', 'inner/deep/file': '' })
   assert.equal((await load(join(folder.path, 'inner/deep'))).file, join(folder.path, 'gantry.config.json'))
   mkdirSync(join(folder.path, 'inner/.git'))
   assert.equal((await load(join(folder.path, 'inner/deep'))).file, undefined)
 })
 
-test('two files in one folder are refused by name', async () => {
+test('two configuration files in one folder are refused with their names', async () => {
   const text = await problems({ 'gantry.config.json': '{}', 'gantry.config.yaml': '' })
   assert.match(text, /\/gantry\.config\.json and \/gantry\.config\.yaml/)
 })
 
-test('a file that is not there or of an unknown kind is refused', async () => {
+test('a file that does not exist or has an unknown extension is refused', async () => {
   using folder = folderWith({ 'config.toml': '' })
   await assert.rejects(load(folder.path, {}, 'nowhere.json'), /--config names .*nowhere\.json, which does not exist\./)
   await assert.rejects(load(folder.path, { GANTRY_CONFIG: '.' }), /GANTRY_CONFIG names .* is not a file\./)
   await assert.rejects(load(folder.path, {}, 'config.toml'), /must end in \.ts/)
 })
 
-test('every wrong or unknown key is listed with its path and a suggestion', async () => {
+test('every invalid or unknown key is listed with its path and a suggestion', async () => {
   const config = {
     polcy: {},
     limits: { timeoutms: 5, argsBytes: -1, chain: { step: 3 } },
@@ -146,15 +188,15 @@ test('every wrong or unknown key is listed with its path and a suggestion', asyn
   assert.match(text, /^\/tools must be a list of tool definitions/m)
 })
 
-test('a wrong variable is named with the key it sets', async () => {
+test('an invalid variable is reported with the key it sets', async () => {
   const text = await problems({ 'gantry.config.json': '{}' }, { GANTRY_TIMEOUT_MS: 'soon', GANTRY_FORMAT: 'strict' })
   assert.match(text, /\/limits\/timeoutMs must be .* \(from the variable GANTRY_TIMEOUT_MS\)/)
   assert.match(text, /\/format must be annotate or assert \(from the variable GANTRY_FORMAT\)/)
 })
 
-test('one wrong variable is one problem, and not the file’s', async () => {
+test('one invalid variable is one problem, attributed to the environment and not to the file', async () => {
   const expected =
-    'The environment has a wrong value.\n' +
+    'An environment variable has an invalid value.\n' +
     '/limits/timeoutMs must be a number of milliseconds above 0 (from the variable GANTRY_TIMEOUT_MS)'
   for (const time of ['abc', '0', '-1', 'Infinity']) {
     assert.equal(await problems({}, { GANTRY_TIMEOUT_MS: time }), expected)
@@ -163,19 +205,19 @@ test('one wrong variable is one problem, and not the file’s', async () => {
   assert.match(await problems({ 'gantry.config.json': '{"a":1}' }, { GANTRY_TIMEOUT_MS: 'abc' }), /has 2 problems/)
 })
 
-test('the variables of our tests, our starter and our store are known', async () => {
+test('GANTRY_ variables of tests, launcher and secret store cause no warning', async () => {
   using folder = folderWith({})
   const environment = { GANTRY_ENGINES: 'all', GANTRY_SOAK_SEED: '1', GANTRY_BUNDLE: 'off', GANTRY_SECRETS_KEY: 'x' }
   assert.deepEqual((await load(folder.path, environment)).warnings, [])
 })
 
-test('a variable nobody reads is a warning that shows its name, not its value', async () => {
+test('an unknown GANTRY_ variable is a warning with its name and without its value', async () => {
   using folder = folderWith({})
   const { warnings } = await load(folder.path, { GANTRY_TIMEOUT: 'secret', PATH: '/bin' })
   assert.deepEqual(warnings, ['The variable GANTRY_TIMEOUT is not used. Did you mean GANTRY_TIMEOUT_MS?'])
 })
 
-test('JSON and YAML that are not plain data are refused with the place', async () => {
+test('JSON and YAML that are not plain data are refused with their line or path', async () => {
   assert.match(await problems({ 'gantry.config.json': '{\n "demo": tru }' }), /line 2, column \d+/)
   assert.match(
     await problems({ 'gantry.config.json': '{"__proto__": {}}' }),
@@ -188,14 +230,14 @@ test('JSON and YAML that are not plain data are refused with the place', async (
   assert.match(await problems({ 'gantry.config.yaml': 'demo: !!js/function x' }), /Unresolved tag/)
 })
 
-test('YAML made of mistakes is refused with the first of them', async () => {
+test('YAML with thousands of errors is refused with the first 20 and a count of the rest', async () => {
   const text = await problems({ 'gantry.config.yaml': `{${'? '.repeat(100_000)}` })
   assert.match(text, /not valid YAML\.\n line 1: Unexpected \? in flow map\n/)
   assert.match(text, /\n and \d+ more$/)
   assert.equal(text.split('\n').length, 22)
 })
 
-test('YAML of many keys or aliases does not take the square of their number', async () => {
+test('YAML with many keys or aliases does not take quadratic time', async () => {
   const names = Array.from({ length: 20_000 }, (_, index) => `k${index}: 1`)
   assert.match(await problems({ 'gantry.config.yaml': [...names, 'k0: 1'].join('\n') }), /line 20001: Map keys must/)
   const aliases = Array.from({ length: 10_000 }, (_, index) => `- &a${index} x\n- *a${index}`)
@@ -205,7 +247,7 @@ test('YAML of many keys or aliases does not take the square of their number', as
   )
 })
 
-test('a file of data that is too long is refused by its size', async () => {
+test('a JSON or YAML file over its size limit is refused', async () => {
   for (const [name, limit] of [
     ['gantry.config.json', 1_048_576],
     ['gantry.config.yaml', 262_144],
@@ -219,7 +261,7 @@ test('a file of data that is too long is refused by its size', async () => {
   }
 })
 
-test('a configuration that throws something hostile is refused like any that throws', async () => {
+test('a configuration that throws a hostile value is refused as CONFIG_INVALID', async () => {
   const trap = (name: string) => `get ${name}() { throw 1 }`
   const thrown = [
     '{ toString() { throw 1 } }',
@@ -249,7 +291,7 @@ test('a module may export an object, a function or an async function', async () 
   }
 })
 
-test('a file without a word is refused, whatever kind of module it counts as', async () => {
+test('an empty configuration file is refused in every format', async () => {
   for (const name of ['gantry.config.ts', 'gantry.config.js', 'gantry.config.mjs']) {
     for (const text of ['', '\n', '// nothing yet\n']) {
       assert.match(await problems({ [name]: text }), /has no default export/)
@@ -261,7 +303,7 @@ test('a file without a word is refused, whatever kind of module it counts as', a
   assert.equal((await load(folder.path)).demo, true)
 })
 
-test('a module that throws, does not parse or exports nothing is refused with its line and its cause', async () => {
+test('a module that throws, does not parse or has no default export is refused with its line and cause', async () => {
   assert.match(await problems({ 'gantry.config.mjs': 'export const a = 1' }), /has no default export/)
   assert.match(await problems({ 'gantry.config.mjs': '\n\nthrow new Error("no")' }), /failed at line 3/)
   assert.match(await problems({ 'gantry.config.mjs': '\nexport default {{' }), /failed at line 2/)
@@ -270,7 +312,7 @@ test('a module that throws, does not parse or exports nothing is refused with it
   await assert.rejects(load(folder.path), (error: Error) => error.cause instanceof TypeError)
 })
 
-test('a module anywhere on disk may import this installation of the packages', async () => {
+test('a module anywhere on disk can import the packages of this installation', async () => {
   const config = `import { defineTool, grpc } from 'gantry'
     import { ToolError } from '@gantry/contract'
     import { mcp } from '@gantry/mcp'
@@ -293,7 +335,7 @@ test('tools must come from defineTool', async () => {
   assert.match(await problems({ 'gantry.config.mjs': 'export default { limits: () => 1 }' }), /\/limits is a function/)
 })
 
-test('backends are objects of a module', async () => {
+test('a module can supply backend objects, and an object that is no backend is refused with its path', async () => {
   using folder = folderWith({
     'gantry.config.mjs': `class Far { kind = 'far'; name = 'moon'; call() {} }
       export default { backends: [new Far()] }`,
@@ -308,7 +350,7 @@ test('backends are objects of a module', async () => {
   assert.match(await problems({ 'gantry.config.mjs': 'export default { backend: [] }' }), /did you mean backends\?/)
 })
 
-test('backends may be data in every kind of file, beside live ones in a module', async () => {
+test('backends can be data in every file format, and are mixed with backend objects in a module', async () => {
   const data = { kind: 'http', name: 'api', baseUrl: 'https://api.example.com' }
   const files = {
     'gantry.config.json': JSON.stringify({ backends: [data] }),
@@ -323,7 +365,7 @@ test('backends may be data in every kind of file, beside live ones in a module',
   }
 })
 
-test('the tools of an HTTP backend may be in a file, or be an OpenAPI document', async () => {
+test('an HTTP backend can take its tools from an OpenAPI document', async () => {
   const document = {
     openapi: '3.1.0',
     info: { title: 'Things', version: '1.0.0' },
@@ -343,7 +385,7 @@ test('the tools of an HTTP backend may be in a file, or be an OpenAPI document',
   )
 })
 
-test('a value that throws when it is read is refused with the file and the key', async () => {
+test('a getter that throws is refused with the file and the key', async () => {
   const throwing = (key: string) => `export default { get ${key}() { throw new Error('no') } }`
   for (const key of ['tools', 'backends', 'policy', 'limits', 'other']) {
     const text = await problems({ 'gantry.config.mjs': throwing(key) })
@@ -357,7 +399,7 @@ test('a value that throws when it is read is refused with the file and the key',
   await assert.rejects(load(folder.path), ({ cause }: Error) => cause instanceof Error && cause.message === 'no')
 })
 
-test('a tool that throws when it is read is refused by its place', async () => {
+test('a tool whose getter throws is refused with its path', async () => {
   const config = `export default { tools: [{ get tool() { throw new Error('no') }, run() {} }] }`
   using folder = folderWith({ 'gantry.config.mjs': config })
   await assert.rejects(checkConfig({ folder: folder.path, environment: {}, signal }), (error) => {
@@ -368,7 +410,7 @@ test('a tool that throws when it is read is refused by its place', async () => {
   })
 })
 
-test('secrets are read from the variables they name, at the last moment', async () => {
+test('the value of a secret is read from its variable when it is requested', async () => {
   using folder = folderWith({ 'gantry.config.yaml': 'secrets: { TOKEN: { env: MY_TOKEN } }' })
   const environment: NodeJS.ProcessEnv = {}
   const { options } = await load(folder.path, environment)
@@ -378,7 +420,7 @@ test('secrets are read from the variables they name, at the last moment', async 
   assert.equal(await source.get('PATH'), undefined)
 })
 
-test('whatever is wrong with backends, egress or safeguards is named with its path', async () => {
+test('an invalid part of backends, egress, safeguards, mcp, tools or secrets is refused with its path', async () => {
   const cases: [object, RegExp][] = [
     [
       { backends: [{ kind: 'htp', name: 'x' }] },
@@ -406,7 +448,7 @@ test('whatever is wrong with backends, egress or safeguards is named with its pa
   }
 })
 
-test('mistakes that only the executor knows are listed with all the others', async () => {
+test('problems that the executor finds are listed with those of the schema', async () => {
   const api = { kind: 'http', name: 'api', baseUrl: 'https://api.example.com' }
   const config = {
     limits: { timeoutms: 5 },
@@ -431,7 +473,7 @@ test('mistakes that only the executor knows are listed with all the others', asy
     '/safeguards/backends/http:api/bulkhead/most',
     '/safeguards/backends/http:apo',
     '/safeguards/backends/local must be an object',
-    '/backends Two backends',
+    '/backends The backend http:api is registered twice',
   ]) {
     assert.ok(
       text.split('\n').some((line) => line.startsWith(path)),
@@ -444,11 +486,11 @@ test('mistakes that only the executor knows are listed with all the others', asy
   )
 })
 
-test('a file that a backend names is blamed at the key that names it', async () => {
+test('an invalid file of a backend is reported at the key that names it', async () => {
   const cases: [object, RegExp][] = [
     [{ openapi: 'old.json' }, /^\/backends\/0\/openapi names .*Swagger 2\.0/m],
     [{ openapi: 'bad.json' }, /^\/backends\/0\/openapi names .*bad\.json is not valid JSON/m],
-    [{ openapi: 'old.json', tools: 'old.json' }, /^\/backends\/0\/openapi stands for tools/m],
+    [{ openapi: 'old.json', tools: 'old.json' }, /^\/backends\/0\/openapi replaces tools/m],
     [{ openapi: 'bare.json', name: 'a b' }, /^\/backends\/0\/name /m],
     [{ openapi: 'bare.json' }, /^\/backends\/0\/openapi names .*give the base URL/m],
     [{ tools: 'bad.json' }, /^\/backends\/0\/tools names .*bad\.json is not valid.* line 1/m],
@@ -464,4 +506,54 @@ test('a file that a backend names is blamed at the key that names it', async () 
     }
     assert.match(await problems({ ...files, 'gantry.config.json': JSON.stringify({ backends }) }), said)
   }
+})
+
+test('a profile may name every runtime that the file configures, and no other', async () => {
+  const profiles = { far: { floor: 'container', runtimes: ['kubernetes', 'qemu', 'firecracker'] } }
+  using folder = folderWith({
+    'gantry.config.json': JSON.stringify({
+      runtimes: { kubernetes: { namespace: 'sandboxes' }, qemu: {}, firecracker: {} },
+      profiles,
+    }),
+  })
+  const { runtimes = {} } = (await load(folder.path)).options
+  assert.deepEqual('profiles' in runtimes && runtimes.profiles, profiles)
+  using bare = folderWith({ 'gantry.config.json': JSON.stringify({ profiles }) })
+  await assert.rejects(load(bare.path), /configuration/i)
+})
+
+test('TLS files of other hosts and of Proxmox are relative to the file that names them', async () => {
+  const key = 'k'.repeat(48)
+  const remote = [
+    {
+      url: 'https://one.example:7421',
+      keyId: 'w',
+      key,
+      tls: { caFile: 'ca.pem', certFile: '/etc/c.pem', keyFile: 'k.pem' },
+    },
+    { url: 'https://two.example:7421', keyId: 'w', key },
+  ]
+  const proxmox = {
+    url: 'https://pve1.example:8006',
+    caFile: 'pve.pem',
+    tokenId: 'gantry@pve!sandboxes',
+    token: 'the-secret',
+    node: 'pve1',
+    template: 9_000,
+    vmids: { first: 9_100, last: 9_199 },
+    network: { bridge: 'vmbr9', from: '10.77.0.16/24' },
+    agentKey: key,
+  }
+  using folder = folderWith({ 'set/gantry.config.json': JSON.stringify({ runtimes: { remote, proxmox } }) })
+  const { options } = await load(folder.path, { GANTRY_CONFIG: 'set/gantry.config.json' })
+  const at = (name: string): string => join(folder.path, 'set', name)
+  const [one, two] = remote
+  assert.deepEqual(options.runtimes, {
+    remote: [{ ...one, tls: { caFile: at('ca.pem'), certFile: '/etc/c.pem', keyFile: at('k.pem') } }, two],
+    proxmox: { ...proxmox, caFile: at('pve.pem') },
+  })
+  using wrong = folderWith({
+    'gantry.config.json': JSON.stringify({ runtimes: { remote: [null], proxmox: { ...proxmox, caFile: 7 } } }),
+  })
+  await assert.rejects(load(wrong.path), /configuration/i)
 })

@@ -1,13 +1,13 @@
 import { ToolError } from '@gantry/contract'
 import { isToolError } from './problem.ts'
 
-/** Bytes of a document. */
+/** Size limit of a document. */
 export const mostDocumentBytes = 128 * 1_048_576
 
 /**
- * An OpenAPI document from its text: JSON when it begins with a brace, else YAML; `source` names it in messages.
- * Read as JSON.parse reads it, because documents hold numbers such as the largest int64, which our strict parser refuses;
- * `importOpenapi` copies and bounds what comes out.
+ * Parses an OpenAPI document: JSON when it begins with a brace, else YAML; `source` names it in messages.
+ * Uses JSON.parse, because documents contain numbers such as the largest int64, which the strict parser refuses;
+ * `importOpenapi` copies the result within limits.
  */
 export async function parseOpenapi(source: string, text: string): Promise<unknown> {
   const plain = text.replace(/^\ufeff/, '').trimStart()

@@ -1,6 +1,6 @@
 import { codes, type Issue, ToolError } from '@gantry/contract'
 
-/** A configuration that cannot be used, with all that is known to be wrong with it. */
+/** The CONFIG_INVALID of a configuration, with all its issues. */
 export function configError(
   file: string | undefined,
   message: string,
@@ -11,7 +11,7 @@ export function configError(
   return new ToolError('CONFIG_INVALID', message, { details, ...(cause === undefined ? {} : { cause }) })
 }
 
-/** A value of a configuration that throws when it is looked at, as a getter can. */
+/** The error of a value whose getter throws. */
 export function throwingValue(file: string, path: string, cause: unknown): ToolError {
   return configError(
     file,
@@ -21,17 +21,17 @@ export function throwingValue(file: string, path: string, cause: unknown): ToolE
   )
 }
 
-/** Reads parts of a configuration file: what they throw is the file's fault, unless it is an error of ours. */
+/** Reads parts of a configuration file. Anything thrown becomes CONFIG_INVALID of the file, except a ToolError. */
 export function reading<T>(file: string | undefined, read: () => T): T {
   try {
     return read()
   } catch (thrown) {
     if (file === undefined || isToolError(thrown)) throw thrown
-    throw configError(file, `The configuration ${file} cannot be read: something in it throws.`, [], thrown)
+    throw configError(file, `The configuration ${file} cannot be read: a value in it throws.`, [], thrown)
   }
 }
 
-/** The same for what takes its time. */
+/** As `reading`, for asynchronous reads. */
 export async function readingLater<T>(file: string, read: () => Promise<T>): Promise<T> {
   try {
     return await read()
@@ -42,7 +42,7 @@ export async function readingLater<T>(file: string, read: () => Promise<T>): Pro
   }
 }
 
-/** Whether something thrown is an error of ours; one that only pretends to be, or throws when it is asked, is not. */
+/** Whether a thrown value is a genuine ToolError; false for an imitation or one whose getters throw. */
 export function isToolError(thrown: unknown): thrown is ToolError {
   try {
     return ToolError.is(thrown) && Object.hasOwn(codes, thrown.code) && typeof thrown.message === 'string'

@@ -1,7 +1,6 @@
 import type { Json } from '@gantry/contract'
-import { copyJson } from '@gantry/core/internal/json/copy'
-import { JsonError, type JsonLimits } from '@gantry/core/internal/json/limits'
 import { parseJson } from '@gantry/core/internal/json/parse'
+import { copyJson, JsonError, type JsonLimits } from '@gantry/core/internal/json/plain'
 import { type Document, isScalar, LineCounter, parseDocument, visit } from 'yaml'
 import { type BoundedFile, readBoundedFile } from './bounded-file.ts'
 import { configError } from './problem.ts'
@@ -13,7 +12,7 @@ export async function readDataConfig(file: string): Promise<Json> {
   return parseData(file, readText(file, file.endsWith('.json') ? mostBytes.json : mostBytes.yaml))
 }
 
-/** A JSON or YAML file that a configuration names, of at most so many bytes. */
+/** Reads a JSON or YAML file that a configuration names, of at most `limit` bytes. */
 export async function readDataFile(file: string, limit: number): Promise<Json> {
   return parseData(file, readText(file, limit), { bytes: limit, depth: 200, nodes: 10_000_000 })
 }
@@ -30,7 +29,7 @@ async function parseData(file: string, text: string, limits?: JsonLimits): Promi
   }
 }
 
-/** The text of a file that a configuration needs; CONFIG_INVALID when it cannot be had. */
+/** Reads a text file of a configuration; throws CONFIG_INVALID when it cannot. */
 export function readText(file: string, limit: number): string {
   let found: BoundedFile
   try {
@@ -43,9 +42,9 @@ export function readText(file: string, limit: number): string {
   throw configError(file, `The file ${file} is ${why}.`, [])
 }
 
-/** A few kilobytes can hold tens of thousands of mistakes, which nobody reads and which take long to tell. */
+/** Limit of reported errors: a few kilobytes can contain tens of thousands. */
 const mostIssues = 20
-/** Each alias costs a walk over the document. */
+/** Limit of aliases: each costs a walk over the document. */
 const mostAliases = 100
 
 interface Mistake {
@@ -53,10 +52,10 @@ interface Mistake {
   readonly message: string
 }
 
-/** YAML without surprises: the core schema, no repeated keys, no merge keys, few aliases. */
+/** Strict YAML: the core schema, no repeated keys, no merge keys, few aliases. */
 export function parseYaml(file: string, text: string): unknown {
   const lines = new LineCounter()
-  // Its own search for repeated keys takes the square of their number, and its pretty errors as much of the text.
+  // The library's search for repeated keys and its pretty errors take quadratic time.
   const quick = { uniqueKeys: false, prettyErrors: false, lineCounter: lines }
   const document = parseDocument(text, { schema: 'core', merge: false, stringKeys: true, ...quick })
   const mistakes = [...document.errors, ...document.warnings].map(({ pos, message }) => ({ at: pos[0], message }))
@@ -69,7 +68,7 @@ export function parseYaml(file: string, text: string): unknown {
   return deep(file, () => document.toJS({ maxAliasCount: 50 }))
 }
 
-/** Walks a document, which fails when it is too deep or its aliases grow too large. */
+/** Runs a walk over a document; throws CONFIG_INVALID when it is too deep or its aliases expand too far. */
 function deep<T>(file: string, walk: () => T): T {
   try {
     return walk()
@@ -89,7 +88,7 @@ function refuse(file: string, lines: LineCounter, mistakes: readonly Mistake[]):
   throw configError(file, `The file ${file} is not valid YAML.`, issues)
 }
 
-/** Repeated keys, and the first alias too many. */
+/** Repeated keys, and the first alias over the limit. */
 function mistakesIn(document: Document.Parsed): Mistake[] {
   const found: Mistake[] = []
   let aliases = 0

@@ -2,21 +2,23 @@ import { spawnSync } from 'node:child_process'
 import { registerHooks } from 'node:module'
 import { pathToFileURL } from 'node:url'
 import { ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
+import { unlessAborted, within } from '@gantry/core/internal/resilience/abort'
 import { type ImportedModule, importModule } from './import-module.ts'
 import { configError, isToolError } from './problem.ts'
 
 const mostMs = 30_000
 
 /**
- * The default export of a configuration module, or what that function returns. One that was read before is the same
- * module as then, unless it is to be read `fresh`; another address makes it another module.
+ * The default export of a configuration module, or its return value when it is a function. A module that was loaded
+ * before is not evaluated again unless `fresh`, which imports it under another URL.
  */
 export async function readModuleConfig(file: string, signal: AbortSignal, fresh: boolean): Promise<unknown> {
   if (!fresh) resolveOurPackages()
   const { href } = pathToFileURL(file)
   const url = fresh ? `${href}?read=${Date.now()}` : href
   try {
-    return await soon(file, load(file, url), signal)
+    return await inTime(file, load(file, url), signal)
   } catch (error) {
     if (isToolError(error)) throw error
     const line = lineOf(error, file, url)
@@ -33,28 +35,21 @@ async function load(file: string, url: string): Promise<unknown> {
   return typeof loaded.default === 'function' ? await loaded.default() : loaded.default
 }
 
-/** A file without a word, as one is while it is written, counts as CommonJS; what it exports then would lift every rule. */
+/** An empty file, as while it is being written, is CommonJS with an empty export, which would remove every rule. */
 function saysNothing(loaded: ImportedModule): boolean {
   const exported = loaded['module.exports']
   return typeof exported === 'object' && exported !== null && Reflect.ownKeys(exported).length === 0
 }
 
-/** A configuration that never finishes must not hang the command. */
-async function soon<T>(file: string, work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const stop = Promise.withResolvers<never>()
-  const late = () => stop.reject(configError(file, `The configuration ${file} did not finish within ${mostMs} ms.`, []))
-  const timer = setTimeout(late, mostMs)
-  const cancel = () => stop.reject(new ToolError('CANCELLED', 'Cancelled while the configuration was loading.'))
-  signal.addEventListener('abort', cancel, { once: true })
-  try {
-    return await Promise.race([work, stop.promise])
-  } finally {
-    clearTimeout(timer)
-    signal.removeEventListener('abort', cancel)
-  }
+/** Bounds the time that a configuration may take to load. */
+function inTime<T>(file: string, work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const cancelled = () => new ToolError('CANCELLED', 'Cancelled while the configuration was loading.')
+  return within(mostMs, unlessAborted(work, signal, cancelled), () => {
+    throw configError(file, `The configuration ${file} did not finish within ${mostMs} ms.`, [])
+  })
 }
 
-/** Where in the file something failed, if what was thrown tells; it may be anything, even what throws when it is read. */
+/** The line of the file where a thrown value comes from, if it can be found. Its getters may throw. */
 function lineOf(thrown: unknown, file: string, url: string): string | undefined {
   try {
     if (!(thrown instanceof Error)) return undefined
@@ -65,21 +60,21 @@ function lineOf(thrown: unknown, file: string, url: string): string | undefined 
   }
 }
 
-/** The line of the file that a trace names first. */
+/** The first line number of the file in a stack trace. */
 function lineIn(trace: string, file: string, url: string): string | undefined {
   const places = [url, file].map((name) => trace.indexOf(`${name}:`)).filter((at) => at !== -1)
   if (places.length === 0) return undefined
   return /:(\d+)/.exec(trace.slice(Math.min(...places) + 'file://'.length))?.[1]
 }
 
-/** Node keeps the place of a syntax error to itself until it prints it, so it is made to print it; nothing is run. */
+/** Node prints the place of a syntax error but does not expose it, so `node --check` is run for its output. */
 function syntaxTrace(file: string): string {
   return spawnSync(process.execPath, ['--check', file], { encoding: 'utf8', timeout: 10_000 }).stderr
 }
 
 const ours = /^(?:gantry|@gantry\/[a-z-]+)(?:\/|$)/
 
-/** Lets a configuration anywhere on disk import this installation's packages when it has none of its own. */
+/** Lets a configuration anywhere on disk import the packages of this installation when it has none of its own. */
 export function resolveOurPackages(): void {
   registerHooks({
     resolve(specifier, context, next) {
@@ -87,7 +82,7 @@ export function resolveOurPackages(): void {
       try {
         return next(specifier, context)
       } catch (error) {
-        if ((error as { code?: unknown }).code !== 'ERR_MODULE_NOT_FOUND') throw error
+        if (!isObject(error) || error.code !== 'ERR_MODULE_NOT_FOUND') throw error
         return next(specifier, { ...context, parentURL: import.meta.url })
       }
     },

@@ -2,6 +2,7 @@ import type { Issue, JsonObject, JsonSchema } from '@gantry/contract'
 import { nearest } from '@gantry/core/internal/search/near'
 import { compileSchema } from '@gantry/json-schema'
 import { authenticationSchema } from './authentication-settings.ts'
+import { type ConfigDocument, runtimeServerSchema } from './config.ts'
 import { tenantsSchema } from './tenant-limits.ts'
 
 const text = { type: 'string', minLength: 1 }
@@ -10,12 +11,12 @@ const topic = { type: 'string', pattern: '^[A-Za-z0-9._-]{1,249}$' }
 const key = { type: 'string', minLength: 1, maxLength: 200 }
 /** `discord:1234` */
 const ofPlatform = { pattern: '^[A-Za-z0-9][A-Za-z0-9_-]{0,31}:[\\x21-\\x7e]{1,200}$' }
-/** Whom to trust, and who we are, which takes both a certificate and its key. */
+/** Authorities, and a client certificate, which needs both certificate and key. */
 const tlsFiles = { caFile: text, certFile: text, keyFile: text }
 const pair = { certFile: ['keyFile'], keyFile: ['certFile'] }
 const transport = { enum: ['postgres', 'redis', 'kafka'] }
 
-/** An identity that the host gives to whoever comes a certain way. */
+/** An identity that the configuration gives to callers without a credential of their own. */
 export const identitySchema: JsonSchema = {
   type: 'object',
   properties: { principal: text, tenant: text, permissions: textList, roles: textList, tools: textList },
@@ -23,10 +24,10 @@ export const identitySchema: JsonSchema = {
   additionalProperties: false,
 }
 
-/** What a configuration says of brokers and of S3. */
+/** The keys of brokers and S3. */
 export const brokerProperties: { readonly [name: string]: JsonSchema } = {
   transport: { anyOf: [transport, { type: 'array', items: transport, minItems: 1, uniqueItems: true }] },
-  // Its form is checked beside the schema, by the parser that connects with it.
+  // `parseRedisUrl`, which connecting uses too, checks its form.
   redisUrl: { type: 'string' },
   kafkaBrokers: {
     type: 'array',
@@ -138,7 +139,7 @@ const rule = {
     tags: texts,
     reason: { type: 'string' },
     name: { type: 'string' },
-    // What is in these is checked by the policy, which names the path.
+    // The policy checks the content of these and reports its path.
     when: { type: 'object' },
     floor: { type: 'string' },
     approvers: texts,
@@ -150,7 +151,7 @@ const rule = {
 const port = { type: 'integer', minimum: 0, maximum: 65_535 }
 const file = { type: 'string', minLength: 1 }
 
-/** How `gantry serve` runs. */
+/** Settings of `gantry serve`. */
 const service = object({
   host: { type: 'string', minLength: 1 },
   port,
@@ -166,7 +167,7 @@ const service = object({
   maxDeaths: { type: 'integer', minimum: 1, maximum: 1_000 },
   callbackTries: { type: 'integer', minimum: 1, maximum: 100 },
   callbackSecret: { type: 'string', minLength: 1 },
-  // What an origin may be is said by those who read it, who name the path.
+  // `callbackIssues` checks the form of an origin and reports its path.
   callbackOrigins: {
     type: 'array',
     items: {
@@ -180,18 +181,25 @@ const service = object({
   leaseMs: { type: 'integer', minimum: 500, maximum: 3_600_000 },
   connections: count,
   connectionsPerAddress: count,
-  // What an address may be is said by `addressIssues`.
+  // `addressIssues` checks the form of an address.
   sharedAddresses: { type: 'array', items: { type: 'string', minLength: 1, maxLength: 50 }, maxItems: 1_000 },
   unauthenticatedMs: { type: 'integer', minimum: 1_000, maximum: 3_600_000 },
   waitingPerTenant: count,
   waitingPerPrincipal: count,
   ...positives(
-    ...['blockedMs', 'versionWaitMs', 'maxQueued', 'bodyBytes', 'inlineBytes', 'artifactBytes', 'graceMs'],
-    ...['retentionMs', 'auditRetentionMs'],
+    'blockedMs',
+    'versionWaitMs',
+    'maxQueued',
+    'bodyBytes',
+    'inlineBytes',
+    'artifactBytes',
+    'graceMs',
+    'retentionMs',
+    'auditRetentionMs',
   ),
 })
 
-/** Where traces go. */
+/** The collector of traces. */
 const tracing = object(
   {
     endpoint: { type: 'string', pattern: '^https?://[^@\\s]+$' },
@@ -206,7 +214,7 @@ const tracing = object(
   ['endpoint'],
 )
 
-/** What the MCP endpoint shows, and to whom. */
+/** Settings of the MCP endpoint. */
 const mcp = {
   ...(object({
     surface: { enum: ['tools', 'compact'] },
@@ -219,7 +227,7 @@ const mcp = {
   not: { properties: { surface: { const: 'compact' } }, required: ['surface', 'namespace'] },
 }
 
-/** The part of a configuration that is plain data; `tools`, `backends`, and objects with functions, are checked beside it. */
+/** The plain data of a configuration; `tools`, `backends` and objects with functions are checked separately. */
 export const configSchema: JsonSchema = object({
   policy: object({ default: { enum: ['allow', 'deny'] }, rules: { type: 'array', items: rule } }, ['rules']),
   limits: object({
@@ -237,26 +245,21 @@ export const configSchema: JsonSchema = object({
     ),
     chain: object(
       positives(
-        ...[
-          'steps',
-          'parallel',
-          'referenceDepth',
-          'chainBytes',
-          'chainDepth',
-          'items',
-          'calls',
-          'evaluationBytes',
-          'outputBytes',
-          'argsBytes',
-          'argsDepth',
-        ],
+        'steps',
+        'parallel',
+        'referenceDepth',
+        'chainBytes',
+        'chainDepth',
+        'items',
+        'calls',
+        'evaluationBytes',
+        'outputBytes',
+        'argsBytes',
+        'argsDepth',
       ),
     ),
     program: object(
-      positives(
-        ...['toolCalls', 'chainSteps', 'depth', 'parallel'],
-        ...['wallMs', 'cpuMs', 'memoryBytes', 'stdoutBytes'],
-      ),
+      positives('toolCalls', 'chainSteps', 'depth', 'parallel', 'wallMs', 'cpuMs', 'memoryBytes', 'stdoutBytes'),
     ),
   }),
   secrets: {
@@ -279,11 +282,13 @@ export const configSchema: JsonSchema = object({
   authentication: authenticationSchema,
   mcp,
   format: { enum: ['annotate', 'assert'] },
-  // What is in these is checked by the parts that read it, which name the path.
+  // The components that read these check their content and report its path.
   egress: { type: 'object' },
   safeguards: { type: 'object' },
   runtimes: { type: 'object' },
+  engines: { type: 'object' },
   profiles: { type: 'object' },
+  runtimeServer: runtimeServerSchema,
   builtins: { type: 'boolean' },
   toolsFolder: {
     ...(object({ path: { type: 'string', minLength: 1 }, allow: texts, deny: texts }, ['path']) as object),
@@ -304,9 +309,18 @@ export const configSchema: JsonSchema = object({
   $schema: { type: 'string' },
 })
 
-/** All that is wrong with the plain part of a configuration, unknown keys with the nearest known one. */
+/** Problems of the plain data of a configuration; unknown keys with the nearest known one. */
 export function configIssues(document: JsonObject): Issue[] {
   return compileSchema(configSchema).issues(document).map(withSuggestion)
+}
+
+/** The plain data of a configuration; undefined when it does not match the schema. */
+export function readDocument(value: unknown): ConfigDocument | undefined {
+  return isDocument(value) ? value : undefined
+}
+
+function isDocument(value: unknown): value is ConfigDocument {
+  return compileSchema(configSchema).check(value)
 }
 
 function withSuggestion(issue: Issue): Issue {
@@ -319,7 +333,7 @@ function withSuggestion(issue: Issue): Issue {
   return { ...issue, message: `is not a known key; ${hint}` }
 }
 
-/** The keys that our schema knows at a place, found by walking it alongside the path. */
+/** The keys that the schema has at a path. */
 function knownKeys(path: readonly string[]): readonly string[] {
   let schema: unknown = configSchema
   for (const segment of path) schema = below(asObject(schema), segment)

@@ -1,5 +1,7 @@
+import { readFile } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
-import type { Json } from '@gantry/contract'
+import { ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import {
   encryptedSecrets,
   environmentSecrets,
@@ -9,27 +11,27 @@ import {
   type SecretStoreOptions,
 } from '@gantry/core'
 
-/** Where one secret is: in a variable, or in a file of its own. */
-type Place = { readonly env: string } | { readonly file: string }
+/** The source of one secret: a variable or a file. */
+export type SecretLocation = { readonly env: string } | { readonly file: string }
 
 /** The encrypted store: by default `secrets` in Gantry's data folder, opened with the key in GANTRY_SECRETS_KEY. */
-interface StorePlace {
+export interface SecretStoreLocation {
   readonly file?: string
   readonly keyFile?: string
   readonly keyVariable?: string
 }
 
 export interface SecretPlaces {
-  readonly secrets: Json | undefined
+  readonly secrets: { readonly [name: string]: SecretLocation } | undefined
   readonly store: SecretStoreOptions | undefined
-  /** Folder of the configuration; paths begin there. */
+  /** Folder of the configuration, from which paths are resolved. */
   readonly folder: string
   readonly environment: NodeJS.ProcessEnv
 }
 
-/** The secrets that a configuration names; undefined when it names none. What it names one by one comes first. */
-export function secretSources({ secrets, store, folder, environment }: SecretPlaces): SecretSource | undefined {
-  const places = Object.entries((secrets ?? {}) as { readonly [name: string]: Place })
+/** The secret source of a configuration; undefined when it has none. Individually named secrets win over the store. */
+export function secretSources({ secrets = {}, store, folder, environment }: SecretPlaces): SecretSource | undefined {
+  const places = Object.entries(secrets)
   const variables = places.flatMap(([name, place]) => ('env' in place ? [[name, place.env] as const] : []))
   const files = new Map(
     places.flatMap(([name, place]) => ('file' in place ? [[name, resolve(folder, place.file)]] : [])),
@@ -41,15 +43,15 @@ export function secretSources({ secrets, store, folder, environment }: SecretPla
   return sources.length === 0 ? undefined : firstOf(...sources)
 }
 
-/** Where the encrypted store is and what opens it; undefined when the configuration names none. `data` is the folder it is in by default. */
+/** Options of the encrypted store; undefined when the configuration has none. `data` is its default folder. */
 export function storeOptions(
-  place: Json | undefined,
+  place: boolean | SecretStoreLocation | undefined,
   folder: string,
   data: string,
   environment: NodeJS.ProcessEnv,
 ): SecretStoreOptions | undefined {
   if (place === undefined || place === false) return undefined
-  const { file, keyFile, keyVariable = 'GANTRY_SECRETS_KEY' } = (place === true ? {} : place) as StorePlace
+  const { file, keyFile, keyVariable = 'GANTRY_SECRETS_KEY' } = place === true ? {} : place
   const key = keyFile === undefined ? { variable: keyVariable } : { file: resolve(folder, keyFile) }
   return { file: file === undefined ? join(data, 'secrets') : resolve(folder, file), key, environment }
 }
@@ -61,4 +63,53 @@ function filesByName(files: ReadonlyMap<string, string>): SecretSource {
       return file === undefined ? undefined : fileSecrets({ folder: dirname(file) }).get(basename(file), request)
     },
   }
+}
+
+const prefix = 'secret:'
+
+/** The value of a setting that is plain text or `secret:name`; `use` completes "The secret X, which …". */
+export async function resolveText(text: string, secrets: unknown, use: string): Promise<string> {
+  return text.startsWith(prefix) ? secretText(text.slice(prefix.length), secrets, use) : text
+}
+
+/** The value of a secret that the service itself needs; throws SECRET_UNAVAILABLE when no source has it. */
+export async function secretText(name: string, secrets: unknown, use: string): Promise<string> {
+  const signal = AbortSignal.timeout(5_000)
+  const value: unknown = isSource(secrets) ? await secrets.get(name, { signal }) : undefined
+  if (typeof value === 'string') return value
+  throw new ToolError(
+    'SECRET_UNAVAILABLE',
+    `The secret ${name}, which ${use}, is in no source; add it under secrets or to the secret store.`,
+  )
+}
+
+/** Paths of PEM files: authorities, and a client certificate with its key. */
+interface TlsFiles {
+  readonly caFile?: string
+  readonly certFile?: string
+  readonly keyFile?: string
+}
+
+/** Reads the files. Rejects with CONFIG_INVALID and the key under `path` for one that cannot be read. */
+export async function readTlsFiles(
+  { caFile, certFile, keyFile }: TlsFiles,
+  path: string,
+): Promise<{ readonly ca?: string; readonly cert?: string; readonly key?: string }> {
+  const read = async (name: string, file: string | undefined): Promise<string | undefined> =>
+    file === undefined ? undefined : readPem(file, `${path}/${name}File`)
+  const held = { ca: await read('ca', caFile), cert: await read('cert', certFile), key: await read('key', keyFile) }
+  return Object.fromEntries(Object.entries(held).filter(([, text]) => text !== undefined))
+}
+
+async function readPem(file: string, path: string): Promise<string> {
+  return readFile(file, 'utf8').catch((cause: unknown) => {
+    throw new ToolError('CONFIG_INVALID', `The file ${file} of ${path} cannot be read.`, {
+      cause,
+      details: { issues: [{ path, message: 'cannot be read' }] },
+    })
+  })
+}
+
+function isSource(value: unknown): value is { get(name: string, request: object): unknown } {
+  return isObject(value) && typeof value.get === 'function'
 }

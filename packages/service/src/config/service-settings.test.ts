@@ -6,18 +6,18 @@ import { load, refusedPaths } from './config.fixture.ts'
 import { configSchema } from './schema.ts'
 import { defaultSettings } from './service-settings.ts'
 
-test('every setting of the service can be configured and is in its documentation', () => {
+test('every service setting has a key in the schema and is in docs/service.md', () => {
   const page = readFileSync(join(import.meta.dirname, '../../../../docs/service.md'), 'utf8')
   const { properties } = configSchema as { properties: { service: { properties: object } } }
   const known = Object.keys(properties.service.properties)
   for (const name of known) assert.ok(page.includes(`\`${name}\``), `docs/service.md does not name ${name}`)
-  // These have keys of their own beside `service`.
+  // These settings have top-level keys beside `service`.
   const beside = ['brokers', 'authentication', 'tenants', 'mcp', 'approvals']
   const own = Object.keys(defaultSettings).filter((name) => !beside.includes(name))
   for (const name of own) assert.ok(known.includes(name), `${name} cannot be configured`)
 })
 
-test('addresses that many clients share are addresses or networks, or refused at their path', async () => {
+test('sharedAddresses takes IP addresses and networks, and refuses anything else with its path', async () => {
   const good = ['10.0.0.0/8', '192.0.2.7', '::1', 'fd00::/8']
   const { service } = await load({ service: { sharedAddresses: good } })
   assert.deepEqual(service.sharedAddresses, good)
@@ -26,7 +26,7 @@ test('addresses that many clients share are addresses or networks, or refused at
   assert.deepEqual(await refusedPaths({ service: { sharedAddresses: bad } }), paths)
 })
 
-test('whether the owner decides on its own calls is configured, and another word for it refused at its path', async () => {
+test('approvals.self is never or owner, and any other value is refused with its path', async () => {
   assert.deepEqual((await load({})).service.approvals, {})
   for (const self of ['never', 'owner'])
     assert.deepEqual((await load({ approvals: { self } })).service.approvals, { self })

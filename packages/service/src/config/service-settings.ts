@@ -1,92 +1,96 @@
+import { randomBytes } from 'node:crypto'
 import { isIPv4, isIPv6 } from 'node:net'
+import { hostname } from 'node:os'
 import { resolve } from 'node:path'
-import type { Issue, JsonObject } from '@gantry/contract'
+import { type Identity, type Issue, type JsonObject, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { EgressAllow } from '@gantry/core'
 import {
   type AuthenticationSettings,
   authenticationSettings,
   defaultAuthentication,
 } from './authentication-settings.ts'
-import { type BrokerSettings, brokerKeys, brokerSettings, withFiles } from './broker-settings.ts'
-import { type TenantsSettings, tenantsOf } from './tenant-limits.ts'
+import { type BrokerSettings, brokerSettings, withFiles } from './broker-settings.ts'
+import type { ConfigDocument } from './config.ts'
+import type { TenantsSettings } from './tenant-limits.ts'
 
 export type Role = 'api' | 'worker' | 'relay'
 
-/** How the service runs; all of it has a default that suits one machine. */
+/** Settings of the service; the defaults suit one machine. */
 export interface ServiceSettings {
   readonly host: string
   readonly port: number
-  /** Names under which the API may be asked besides its address. */
+  /** Host names that requests may use, in addition to the address. */
   readonly hosts: readonly string[]
-  /** Origins of web pages that may ask it. */
+  /** Origins of web pages that may send requests. */
   readonly origins: readonly string[]
-  /** The API speaks TLS with these files, and only that. */
+  /** With these files the API accepts only TLS. */
   readonly tls?: TlsSettings
-  /** A real PostgreSQL; without it everything is kept in the data folder. */
+  /** A PostgreSQL server; without it the embedded database in the data folder is used. */
   readonly databaseUrl?: string
-  /** The folder of the embedded database, of artifacts and of what waits for a database that is away. */
+  /** Folder of the embedded database, of artifacts and of the spool. */
   readonly data: string
   readonly roles: readonly Role[]
-  /** Calls that run at a time in this process. */
+  /** Concurrent calls in this process; one tenant gets at most three quarters of them. */
   readonly slots: number
-  /** How long a worker that is not heard of keeps its calls. */
+  /** Lease of a call: a worker without a heartbeat loses its calls after it. */
   readonly leaseMs: number
-  /** A process whose event loop is blocked for so long loses its calls. */
+  /** A process whose event loop is blocked for longer loses its calls. */
   readonly blockedMs: number
-  /** So many workers may die with a call before it is given up. */
+  /** Number of workers that may be lost with a call before it becomes a dead letter. */
   readonly maxDeaths: number
-  /** A call whose tool no worker has, in its version and definition, waits for one so long. */
+  /** How long a call waits for a worker that has its tool in the same version and definition. */
   readonly versionWaitMs: number
-  /** With so many calls waiting, new ones are refused. */
+  /** Number of waiting calls above which new ones are refused. */
   readonly maxQueued: number
   readonly bodyBytes: number
-  /** Connections of the API at a time; a tenth of them is kept for requests that do not wait. */
+  /** Concurrent connections of the API; a tenth is reserved for requests that do not wait. */
   readonly connections: number
-  /** Connections of one client address, half of all when absent. */
+  /** Concurrent connections of one client address; half of all when absent. */
   readonly connectionsPerAddress?: number
-  /** Addresses and networks of many clients, such as proxies, to which that does not apply. */
+  /** Addresses and networks that many clients share, such as proxies; the limit per address does not apply to them. */
   readonly sharedAddresses: readonly string[]
-  /** How long a connection stays open on which no request was authenticated. */
+  /** How long a connection without an authenticated request stays open. */
   readonly unauthenticatedMs: number
-  /** Streams and waiting requests of one tenant, and of one principal, at a time. */
+  /** Concurrent streams and waiting requests of one tenant, and of one principal. */
   readonly waitingPerTenant: number
   readonly waitingPerPrincipal: number
-  /** What is larger is kept beside the row. */
+  /** Payloads and results above this size are stored as artifacts. */
   readonly inlineBytes: number
   readonly artifactBytes: number
   readonly graceMs: number
-  /** How long the outcomes of calls are kept; the audit is kept longer. */
+  /** How long outcomes of calls are kept. */
   readonly retentionMs: number
   readonly auditRetentionMs: number
-  /** Names of secrets: the first makes the seals of the audit record, all of them verify; none, and a plain hash does. */
+  /** Names of secrets for seals of the audit log: the first signs, all verify; without any, seals are plain hashes. */
   readonly auditSecrets: readonly string[]
   readonly callbackTries: number
-  /** Name of the secret that signs callbacks; without it they are signed with a key of this service's own. */
+  /** Name of the secret that signs callbacks; without it a generated key of this service does. */
   readonly callbackSecret?: string
-  /** Where callbacks may go; without it to every public address that `egress.allow` lets, never to private ones. */
+  /** Origins that callbacks may reach; without it, every public address that `egress.allow` allows. */
   readonly callbackOrigins?: EgressAllow
-  /** Where the results of a tenant's calls go when a call does not say. */
+  /** Callback URL of a tenant's calls that name none. */
   readonly callbacks: { readonly [tenant: string]: string }
-  /** Metrics on a port of their own besides. */
+  /** An additional port for metrics. */
   readonly metricsPort?: number
-  /** Where that port is; whoever reaches it reads them without a key. */
+  /** Host of that port, where metrics need no key. */
   readonly metricsHost: string
   readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent'
-  /** What this worker is or has; calls of tools with a placement go to workers that have all its labels. */
+  /** Labels of this worker; a tool with a placement runs only on workers that have all its labels. */
   readonly labels: { readonly [label: string]: string }
-  /** Where outcomes wait while the database is away: a file of this machine, or Redis. */
+  /** Where outcomes are spooled while the database is unavailable. */
   readonly spool: 'file' | 'redis'
   readonly brokers: BrokerSettings
   readonly authentication: AuthenticationSettings
   readonly mcp: McpSettings
-  /** What is set for each tenant, under `*` for those that are not named. */
+  /** Settings by tenant; `*` is for tenants that are not named. */
   readonly tenants: TenantsSettings
-  /** Absent, nothing is traced. */
+  /** Tracing is off when absent. */
   readonly tracing?: TracingSettings
   readonly approvals: ApprovalSettings
 }
 
-/** Who may decide on calls that need approval. */
+/** The identities that may decide on calls that need approval. */
 export interface ApprovalSettings {
   /**
    * Whether the owner key of the service may decide on its own calls. When absent it may while it is the only key of an
@@ -95,35 +99,35 @@ export interface ApprovalSettings {
   readonly self?: 'never' | 'owner'
 }
 
-/** What the MCP endpoint shows, and to whom. */
+/** Settings of the MCP endpoint. */
 export interface McpSettings {
-  /** Every tool as itself, or seven that find and run all of them. */
+  /** `tools` lists every tool; `compact` lists seven tools that find and run all others. */
   readonly surface?: 'tools' | 'compact'
   /** Only tools of this namespace, under their bare names. */
   readonly namespace?: string
-  /** How clients of revisions before 2026-07-28 are served: with a session in memory, or each request for itself. */
+  /** Clients of revisions before 2026-07-28 get a session in memory, or are served statelessly. */
   readonly sessions?: 'memory' | 'none'
-  /** Where the endpoint is for clients, when a proxy stands before it. */
+  /** Public URL of the endpoint, when it is behind a proxy. */
   readonly url?: string
-  /** What its callers must hold. */
+  /** Permission that callers need. */
   readonly permission?: string
-  /** A client that knows tasks gets one for a call that takes longer. */
+  /** A call that takes longer becomes a task, for clients that support tasks. */
   readonly taskAfterMs?: number
 }
 
-/** Files in PEM; with authorities for clients, whoever has no certificate of one of them is not let in. */
+/** PEM files. With `clientCaFile`, clients need a certificate of these authorities. */
 export interface TlsSettings {
   readonly certFile: string
   readonly keyFile: string
   readonly clientCaFile?: string
 }
 
-/** Where traces go. */
+/** The collector of traces. */
 export interface TracingSettings {
   readonly endpoint: string
-  /** Texts, or `secret:name`. */
+  /** Plain texts, or `secret:name`. */
   readonly headers?: { readonly [name: string]: string }
-  /** Which part of the traces that begin here is kept; all of them unless told. */
+  /** Share of new traces that is sampled, from 0 to 1; all by default. */
   readonly sample?: number
   readonly caFile?: string
 }
@@ -136,7 +140,7 @@ export const defaultSettings: Omit<ServiceSettings, 'data'> = {
   hosts: [],
   origins: [],
   roles: ['api', 'worker', 'relay'],
-  slots: 64,
+  slots: 88,
   leaseMs: 30_000,
   blockedMs: 300_000,
   maxDeaths: 3,
@@ -167,26 +171,27 @@ export const defaultSettings: Omit<ServiceSettings, 'data'> = {
   metricsHost: '127.0.0.1',
 }
 
-/** What the file says of the service, and the environment over it; both are checked before. Paths begin at the folder. */
-export function serviceSettings(document: JsonObject, data: string, folder = '.'): ServiceSettings {
-  const { service, databaseUrl, tracing } = document
-  const own = (service ?? {}) as JsonObject & Partial<ServiceSettings>
-  const url = typeof databaseUrl === 'string' ? { databaseUrl } : {}
-  const traces = tracing === undefined ? {} : { tracing: tracing as unknown as TracingSettings }
-  const checked = {
-    mcp: (document.mcp ?? {}) as McpSettings,
-    approvals: (document.approvals ?? {}) as ApprovalSettings,
-    tenants: tenantsOf(document.tenants),
-    brokers: brokerSettings(document, folder),
+/** The service settings of a checked document. Paths are resolved from `folder`. */
+export function serviceSettings(document: ConfigDocument, data: string, folder = '.'): ServiceSettings {
+  const { service: own = {}, databaseUrl, tracing, mcp = {}, approvals = {}, tenants = {} } = document
+  return {
+    ...defaultSettings,
+    ...own,
+    ...(databaseUrl === undefined ? {} : { databaseUrl }),
+    ...(tracing === undefined ? {} : { tracing }),
     ...(own.tls === undefined ? {} : { tls: withFiles(own.tls, folder) }),
-    authentication: authenticationSettings(document, folder),
+    mcp,
+    approvals,
+    tenants,
+    brokers: brokerSettings(document, folder),
+    authentication: authenticationSettings(document.authentication, folder),
+    data,
   }
-  return { ...defaultSettings, ...own, ...url, ...traces, ...checked, data }
 }
 
-/** What is wrong with the addresses of a configuration: each is an address, or a network as in 10.0.0.0/8. */
+/** Invalid `sharedAddresses`: each must be an IP address or a network such as 10.0.0.0/8. */
 export function addressIssues({ service }: JsonObject): Issue[] {
-  const { sharedAddresses } = (service ?? {}) as { readonly sharedAddresses?: unknown }
+  const { sharedAddresses } = isObject(service) ? service : {}
   const given: readonly unknown[] = Array.isArray(sharedAddresses) ? sharedAddresses : []
   return given.flatMap((one, index) => {
     if (typeof one !== 'string') return []
@@ -199,22 +204,40 @@ export function addressIssues({ service }: JsonObject): Issue[] {
   })
 }
 
-/** What is left for the executor. */
-export function withoutService(document: JsonObject): JsonObject {
-  const own: readonly string[] = [
-    'service',
-    'databaseUrl',
-    'tracing',
-    'tenants',
-    'authentication',
-    'approvals',
-    'mcp',
-    ...brokerKeys,
-  ]
-  return Object.fromEntries(Object.entries(document).filter(([key]) => !own.includes(key)))
+/** The executor options of a document. */
+export function executorPart(
+  document: ConfigDocument,
+): Pick<ConfigDocument, 'policy' | 'limits' | 'identity' | 'format' | 'egress' | 'safeguards' | 'engines'> {
+  const { policy, limits, identity, format, egress, safeguards, engines } = document
+  return {
+    ...(policy === undefined ? {} : { policy }),
+    ...(limits === undefined ? {} : { limits }),
+    ...(identity === undefined ? {} : { identity }),
+    ...(format === undefined ? {} : { format }),
+    ...(egress === undefined ? {} : { egress }),
+    ...(safeguards === undefined ? {} : { safeguards }),
+    ...(engines === undefined ? {} : { engines }),
+  }
 }
 
-/** Where Gantry keeps what it remembers between runs. */
+/** The data folder: GANTRY_DATA, or `.gantry`. */
 export function dataFolder(folder: string, environment: NodeJS.ProcessEnv): string {
   return resolve(folder, environment.GANTRY_DATA || '.gantry')
+}
+
+/** An embedded database belongs to one process, which must have every role. */
+export function refuseMissingRole({ databaseUrl, roles }: ServiceSettings): void {
+  const missing = (['api', 'worker'] as const).find((role) => !roles.includes(role))
+  if (databaseUrl !== undefined || missing === undefined) return
+  const message = `Without a databaseUrl one process does everything, but the role ${missing} is missing; set DATABASE_URL to divide the roles.`
+  const issues = [{ path: '/service/roles', message: `lacks ${missing}` }]
+  throw new ToolError('CONFIG_INVALID', message, { details: { issues } })
+}
+
+/** Identity used when the configuration names none. */
+export const owner: Identity = { principal: 'owner', tenant: 'default', permissions: ['*'] }
+
+/** A name that no other process has. */
+export function workerName(): string {
+  return `${hostname()}-${process.pid}-${randomBytes(3).toString('hex')}`
 }

@@ -8,7 +8,7 @@ function snapshot(version: string, closed: string[]): Snapshot {
   return { version, executor: { close } as Executor }
 }
 
-test('a call keeps the configuration it began with, and the old one is closed after its last call', async () => {
+test('a call keeps the snapshot it started with, and a replaced snapshot is closed after its last call', async () => {
   const closed: string[] = []
   const snapshots = createSnapshots(snapshot('one', closed))
   const gate = Promise.withResolvers<void>()
@@ -29,7 +29,7 @@ test('a call keeps the configuration it began with, and the old one is closed af
   assert.deepEqual(closed, ['one', 'two'])
 })
 
-test('one that nobody uses is closed when it is replaced, also after a call that failed', async () => {
+test('an unused snapshot is closed when it is replaced, also when its last call failed', async () => {
   const closed: string[] = []
   const snapshots = createSnapshots(snapshot('one', closed))
   await assert.rejects(

@@ -1,28 +1,45 @@
-import type { Executor } from '@gantry/core'
+import { createHash } from 'node:crypto'
+import type {
+  Approver,
+  Artifacts,
+  Audit,
+  DefinedTool,
+  EventMap,
+  Executor,
+  SafeguardOptions,
+  TenantCircuitEvent,
+  Tracer,
+} from '@gantry/core'
+import { tenantTools } from '@gantry/core/internal/policies/tenant-tools'
+import type { Knowledge } from '@gantry/knowledge'
+import { builtinTools, createExecutor, demoTools } from '@gantry/tools'
+import type { LoadedConfig } from './config.ts'
+import { reading } from './problem.ts'
+import { toolsByTenant } from './tenant-limits.ts'
 
-/** One state of the configuration: a call sees one from its start to its end. */
+/** One version of the configuration, which a call keeps from start to end. */
 export interface Snapshot {
   readonly executor: Executor
-  /** Names it in the audit. */
+  /** Identifies the snapshot in the audit log. */
   readonly version: string
 }
 
 /**
- * The present configuration, and earlier ones as long as calls run under them.
- * - Ownership: executors are closed here, each once its last call has ended.
+ * The current snapshot, and earlier ones while calls use them.
+ * - Ownership: closes each replaced executor after its last call.
  */
 export interface Snapshots {
-  /** Throws before the first `replace` when it was created without one. */
+  /** Throws before the first `replace` when created without a snapshot. */
   readonly current: Snapshot
   use<T>(work: (snapshot: Snapshot) => Promise<T>): Promise<T>
-  /** Later calls see the next one; those that run keep theirs. */
+  /** New calls use the next snapshot; running calls keep theirs. */
   replace(next: Snapshot): void
-  /** Calls the listener after every `replace`; answers the function that ends this. */
+  /** Calls the listener after every `replace`; returns the function that removes it. */
   onReplace(listener: () => void): () => void
   close(): Promise<void>
 }
 
-/** Created without a first snapshot by a composition root whose parts need each other before there is an executor. */
+/** The composition root creates it without a snapshot, because components need it before there is an executor. */
 export function createSnapshots(first?: Snapshot): Snapshots {
   const users = new Map<Snapshot, number>(first === undefined ? [] : [[first, 0]])
   const closing = new Set<Promise<void>>()
@@ -69,4 +86,70 @@ export function createSnapshots(first?: Snapshot): Snapshots {
       await Promise.all(closing)
     },
   }
+}
+
+/** What the service adds to the executor of a configuration. */
+export interface Additions {
+  readonly audit: Audit
+  readonly tools: readonly DefinedTool[]
+  /** Creates the store of tenants' texts. */
+  readonly knowledge?: (settings: LoadedConfig['knowledge']) => Knowledge
+  /** The artifact store. */
+  readonly artifacts?: Artifacts
+  /** Grants the trial of an open circuit that other processes share. */
+  readonly trials?: SafeguardOptions['trials']
+  readonly tracer?: Tracer | undefined
+  /** The database time, in milliseconds since 1970. */
+  readonly now?: () => number
+  /** The key of the digests that replace redacted arguments. */
+  readonly redactionKey?: string
+  /** Requests approvals; without one, calls that need approval end. */
+  readonly approver?: Approver
+}
+
+/** Receives changes of circuits, and what tools threw; the event bus of the service is one. */
+export interface ExecutorEvents {
+  emit(name: 'circuit:changed', event: TenantCircuitEvent): void
+  emit(name: 'call:threw', event: EventMap['call:threw']): void
+}
+
+/** The service offloads large results to artifacts, and the outputs within a chain or a program need no such limit. */
+const largest = 100_000_000
+/** An approver of the service may take longer than one at a terminal. */
+const approvalMs = 24 * 3_600_000
+
+/** Creates the executor of a configuration; its version is a digest of the configuration. */
+export function createSnapshot(
+  loaded: LoadedConfig,
+  { audit, tools, artifacts, knowledge, trials, tracer, now, approver, redactionKey }: Additions,
+  events: ExecutorEvents,
+): Snapshot {
+  const shipped = [...(loaded.builtins ? builtinTools(loaded.builtinOptions) : []), ...(loaded.demo ? demoTools() : [])]
+  const { options } = loaded
+  const executor = reading(loaded.file, () =>
+    createExecutor({
+      ...options,
+      audit,
+      ...(artifacts === undefined ? {} : { artifacts }),
+      ...(knowledge === undefined ? {} : { knowledge: knowledge(loaded.knowledge) }),
+      tracer,
+      now,
+      ...(trials === undefined ? {} : { safeguards: { ...options.safeguards, trials } }),
+      ...(approver === undefined ? {} : { approver }),
+      ...(redactionKey === undefined ? {} : { redactionKey }),
+      limits: { resultBytes: largest, argsBytes: largest, approvalMs, ...options.limits },
+      tools: [...shipped, ...tools, ...(options.tools ?? [])],
+    }),
+  )
+  executor.on('circuit:changed', (event) => events.emit('circuit:changed', event))
+  executor.on('call:threw', (event) => events.emit('call:threw', event))
+  const ofTenants = toolsByTenant(loaded.service.tenants)
+  const divided = ofTenants === undefined ? executor : executor.under({ policy: tenantTools(ofTenants) })
+  return { executor: divided, version: versionOf(loaded) }
+}
+
+function versionOf({ digest, toolsFolder }: LoadedConfig): string {
+  if (digest === undefined) return 'default'
+  const folder = toolsFolder?.digest ?? ''
+  return createHash('sha256').update(digest).update(folder).digest('hex').slice(0, 16)
 }

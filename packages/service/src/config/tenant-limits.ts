@@ -1,42 +1,42 @@
 import type { JsonSchema } from '@gantry/contract'
 
-/** What one may use at most; what is absent is not limited. */
+/** Limits of a tenant or principal; an absent one does not apply. */
 export interface Limits {
-  /** Calls that are taken in; `burst` at once after a rest, as many as in a second when absent. */
+  /** Rate of admitted calls; `burst` defaults to the calls of one second. */
   readonly rate?: { readonly perSecond: number; readonly burst?: number }
-  /** Calls that are held by workers at a time. */
+  /** Concurrently running calls. */
   readonly concurrency?: number
-  /** Calls that wait. */
+  /** Waiting calls. */
   readonly queued?: number
-  /** Units that tools say they cost: so many at once after a rest, and so many again in `everyMs`. */
+  /** Budget of cost units, as tools declare them; it refills completely in `everyMs`. */
   readonly cost?: { readonly budget: number; readonly everyMs: number }
-  /** Files that are stored at a time. */
+  /** Stored files. */
   readonly stored?: { readonly bytes?: number; readonly files?: number }
 }
 
-/** What a tenant may use, and each of its principals; under `*` those who are not named. */
+/** Limits of a tenant and of its principals; `*` is for principals that are not named. */
 export interface TenantLimits extends Limits {
-  /** Twice the weight is twice the calls in hand while others wait too; 1 when absent. */
+  /** Fair share: twice the weight is twice the running calls while others wait too; 1 when absent. */
   readonly weight?: number
   readonly principals?: { readonly [principal: string]: Limits }
 }
 
-/** By tenant; what is under `*` holds for everybody who is not given something else. */
+/** By tenant; `*` supplies what the entry of a tenant omits. */
 export type TenantsLimits = { readonly [tenant: string]: TenantLimits }
 
-/** How much may be stored at a time, of one tenant or principal. */
+/** Quota of stored files of one tenant or principal. */
 interface StoredQuota {
   readonly bytes: number
   readonly files: number
 }
 
-/** What holds for the owner of a file. */
+/** The quotas for the owner of a file. */
 export type StoredQuotas = (owner: { readonly tenant: string; readonly principal: string }) => {
   readonly tenant: StoredQuota
   readonly principal: StoredQuota
 }
 
-/** What holds for a tenant: its own words, and for what they leave open, also of a principal, those for all. */
+/** The limits of a tenant: its own, completed by those of `*`, also for principals. */
 export function limitsOf(tenants: TenantsLimits, tenant: string): TenantLimits {
   const [own, all] = [ownOf(tenants, tenant), ownOf(tenants, '*')]
   const { principals = {} } = own
@@ -47,12 +47,12 @@ export function limitsOf(tenants: TenantsLimits, tenant: string): TenantLimits {
   return { ...all, ...own, principals: Object.fromEntries(both) }
 }
 
-/** What holds for a principal of a tenant, in the same way. */
+/** The limits of a principal: its own, completed by those of `*`. */
 export function principalLimits({ principals = {} }: TenantLimits, principal: string): Limits {
   return { ...ownOf(principals, '*'), ...ownOf(principals, principal) }
 }
 
-/** What a tenant may have stored when nothing is configured; a principal half of what its tenant may. */
+/** Default quota of a tenant; a principal gets half of its tenant's. */
 const defaultStored: StoredQuota = { bytes: 10_737_418_240, files: 1_000_000 }
 
 /** The quotas for stored files of an owner. */
@@ -63,7 +63,7 @@ export function storedQuotas(tenants: TenantsLimits, owner: Parameters<StoredQuo
   return { tenant, principal: { ...half, ...principalLimits(whole, owner.principal).stored } }
 }
 
-/** The same of settings that follow the configuration. */
+/** As `storedQuotas`, read from the live settings at each use. */
 export function quotasOf(settings: { readonly tenants: TenantsLimits }): StoredQuotas {
   return (owner) => storedQuotas(settings.tenants, owner)
 }
@@ -72,9 +72,9 @@ function ownOf<T extends Limits>(all: { readonly [name: string]: T }, name: stri
   return (Object.hasOwn(all, name) ? all[name] : undefined) ?? {}
 }
 
-/** What is set for one tenant, or under `*` for all those that are not named. */
+/** Settings of one tenant, or under `*` of all that are not named. */
 interface TenantSettings extends TenantLimits {
-  /** Patterns of the tools that are there for it; all of them when absent. */
+  /** Patterns of the tools that are visible to it; all when absent. */
   readonly tools?: readonly string[]
 }
 
@@ -83,7 +83,7 @@ export type TenantsSettings = { readonly [tenant: string]: TenantSettings }
 const positive = { type: 'number', exclusiveMinimum: 0, maximum: 1e9 }
 const count = { type: 'integer', minimum: 1, maximum: 1_000_000 }
 
-/** What can be limited for a tenant and for a principal alike. */
+/** Schema of limits that tenants and principals share. */
 const limits: { readonly [name: string]: JsonSchema } = {
   rate: {
     type: 'object',
@@ -113,7 +113,7 @@ const limits: { readonly [name: string]: JsonSchema } = {
   },
 }
 
-/** The part of the schema of configurations that is about tenants. */
+/** Schema of the key `tenants`. */
 export const tenantsSchema: JsonSchema = {
   type: 'object',
   propertyNames: { minLength: 1, maxLength: 200 },
@@ -133,13 +133,10 @@ export const tenantsSchema: JsonSchema = {
   },
 }
 
-/** What a checked configuration says of tenants. */
-export function tenantsOf(tenants: unknown): TenantsSettings {
-  return typeof tenants === 'object' && tenants !== null ? (tenants as TenantsSettings) : {}
-}
-
-/** Tools by tenant, for those of whom anything is said; undefined when nothing is. */
+/** Tool patterns by tenant; undefined when no tenant has any. */
 export function toolsByTenant(tenants: TenantsSettings): { readonly [tenant: string]: readonly string[] } | undefined {
-  const said = Object.entries(tenants).flatMap(([tenant, { tools }]) => (tools === undefined ? [] : [[tenant, tools]]))
-  return said.length === 0 ? undefined : Object.fromEntries(said)
+  const limited = Object.entries(tenants).flatMap(([tenant, { tools }]) =>
+    tools === undefined ? [] : [[tenant, tools]],
+  )
+  return limited.length === 0 ? undefined : Object.fromEntries(limited)
 }

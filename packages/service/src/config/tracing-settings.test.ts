@@ -22,11 +22,11 @@ async function wrong(config: object, environment?: NodeJS.ProcessEnv): Promise<s
   return assert.fail('it was accepted')
 }
 
-test('nothing is traced unless somebody says where to', async () => {
+test('tracing is off without an endpoint', async () => {
   assert.equal(await settings({}), undefined)
 })
 
-test('the file says where traces go, and the environment over it', async () => {
+test('the file configures tracing, and OTEL_ variables override it', async () => {
   const tracing = { endpoint: 'http://127.0.0.1:4318', headers: { 'x-a': 'secret:a' }, sample: 0.1 }
   assert.deepEqual(await settings({ tracing }), tracing)
   const environment = {
@@ -40,7 +40,7 @@ test('the file says where traces go, and the environment over it', async () => {
   assert.deepEqual(await settings({ tracing }, environment), { ...asked, sample: 0.1 })
 })
 
-test('what cannot be meant is refused with its path', async () => {
+test('an invalid tracing setting is refused with its path', async () => {
   assert.match(await wrong({ tracing: {} }), /\/tracing.*endpoint/)
   assert.match(await wrong({ tracing: { endpoint: 'localhost:4318' } }), /^\/tracing\/endpoint/)
   assert.match(await wrong({ tracing: { endpoint: 'http://me:word@localhost' } }), /^\/tracing\/endpoint/)

@@ -4,24 +4,24 @@ import { buffer } from 'node:stream/consumers'
 import { type TestContext, test } from 'node:test'
 import type { ArtifactStore } from '../storage/artifacts/artifact-store.ts'
 
-/** A store to test, and a way to spoil what it holds. */
+/** A store to test, and access to its files behind its back. */
 export interface ArtifactStoreFixture {
   readonly store: ArtifactStore
-  /** Changes a byte of the content without telling the store. */
+  /** Corrupts a byte of the stored content. */
   spoil(digest: string): Promise<void>
-  /** How many files it holds, half-written ones included. */
+  /** The number of files in the store, partial ones included. */
   count(): Promise<number>
 }
 
 const { signal } = new AbortController()
 const options = { maxBytes: 1_048_576, signal }
 
-/** The contract of ArtifactStore. `create` makes an empty one that goes with the test. */
+/** The contract of ArtifactStore. `create` makes an empty store that is removed with the test. */
 export function testArtifactStore(name: string, create: (t: TestContext) => Promise<ArtifactStoreFixture>): void {
   const whole = async (store: ArtifactStore, digest: string): Promise<Buffer> =>
     buffer(await store.read(digest, undefined, signal))
 
-  test(`${name}: gives back what was put, by the digest of its bytes`, async (t) => {
+  test(`${name}: read() returns the content that put() stored under its SHA-256 digest`, async (t) => {
     const { store } = await create(t)
     for (const bytes of [0, 1, 65_535, 65_536, 65_537, 300_000]) {
       const content = randomBytes(bytes)
@@ -32,7 +32,7 @@ export function testArtifactStore(name: string, create: (t: TestContext) => Prom
     }
   })
 
-  test(`${name}: content that comes in pieces is the same as content that comes at once`, async (t) => {
+  test(`${name}: a stream and a buffer of the same content have the same digest`, async (t) => {
     const { store } = await create(t)
     const content = randomBytes(200_000)
     const put = await store.put(piecesOf(content, 7_001), options)
@@ -40,7 +40,7 @@ export function testArtifactStore(name: string, create: (t: TestContext) => Prom
     assert.deepEqual(await whole(store, put.digest), content)
   })
 
-  test(`${name}: the same content, put many times at once, is kept once`, async (t) => {
+  test(`${name}: concurrent puts of the same content store one file`, async (t) => {
     const { store, count } = await create(t)
     const content = randomBytes(100_000)
     const puts = await Promise.all(Array.from({ length: 8 }, () => store.put(piecesOf(content, 10_000), options)))
@@ -48,7 +48,7 @@ export function testArtifactStore(name: string, create: (t: TestContext) => Prom
     assert.equal(await count(), 1)
   })
 
-  test(`${name}: a range gives those bytes, and nothing beyond the end`, async (t) => {
+  test(`${name}: a ranged read returns those bytes, up to the end of the content`, async (t) => {
     const { store } = await create(t)
     const content = randomBytes(150_000)
     const { digest } = await store.put(content, options)
@@ -67,7 +67,7 @@ export function testArtifactStore(name: string, create: (t: TestContext) => Prom
     }
   })
 
-  test(`${name}: more than the limit is refused while it comes, and leaves nothing behind`, async (t) => {
+  test(`${name}: content over maxBytes is refused while it is streamed, and leaves no file`, async (t) => {
     const { store, count } = await create(t)
     const asked = { pieces: 0, ended: false }
     const endless = async function* () {
@@ -88,7 +88,7 @@ export function testArtifactStore(name: string, create: (t: TestContext) => Prom
     assert.equal(await count(), 1)
   })
 
-  test(`${name}: content whose source fails is not kept, and the failure is the source's own`, async (t) => {
+  test(`${name}: a put whose source fails rejects with the error of the source, and leaves no file`, async (t) => {
     const { store, count } = await create(t)
     const broken = async function* () {
       yield randomBytes(1_000)
@@ -98,7 +98,7 @@ export function testArtifactStore(name: string, create: (t: TestContext) => Prom
     assert.equal(await count(), 0)
   })
 
-  test(`${name}: an aborted signal ends a put, even one whose source hangs, and leaves nothing behind`, async (t) => {
+  test(`${name}: an aborted signal ends a put, also one whose source hangs, and leaves no file`, async (t) => {
     const { store, count } = await create(t)
     const controller = new AbortController()
     const hanging = async function* () {
@@ -122,7 +122,7 @@ export function testArtifactStore(name: string, create: (t: TestContext) => Prom
     await assert.rejects(store.read(digest, undefined, controller.signal), /enough/)
   })
 
-  test(`${name}: a stream that nobody reads can be destroyed, or aborted, without harm`, async (t) => {
+  test(`${name}: an unread stream can be destroyed or aborted`, async (t) => {
     const { store } = await create(t)
     const { digest } = await store.put(randomBytes(1_000), options)
     const controller = new AbortController()
@@ -137,7 +137,7 @@ export function testArtifactStore(name: string, create: (t: TestContext) => Prom
     assert.deepEqual([destroyed.errored, aborted.errored], [null, controller.signal.reason])
   })
 
-  test(`${name}: what was spoilt is an error, and never looks complete`, async (t) => {
+  test(`${name}: reading corrupted content is STORE_UNAVAILABLE before the stream is complete`, async (t) => {
     const { store, spoil } = await create(t)
     for (const bytes of [1_000, 200_000]) {
       const { digest } = await store.put(randomBytes(bytes), options)
@@ -153,7 +153,7 @@ export function testArtifactStore(name: string, create: (t: TestContext) => Prom
     }
   })
 
-  test(`${name}: putting what was spoilt mends it`, async (t) => {
+  test(`${name}: a put repairs corrupted content`, async (t) => {
     const { store, spoil } = await create(t)
     const content = randomBytes(1_000)
     const { digest } = await store.put(content, options)
@@ -162,7 +162,7 @@ export function testArtifactStore(name: string, create: (t: TestContext) => Prom
     assert.deepEqual(await whole(store, digest), content)
   })
 
-  test(`${name}: what was never put is NOT_FOUND, and so is everything that is no digest`, async (t) => {
+  test(`${name}: an unknown or invalid digest is NOT_FOUND`, async (t) => {
     const { store } = await create(t)
     const { digest } = await store.put(Buffer.from('here'), options)
     const absent = `sha256:${'0'.repeat(64)}`
@@ -175,7 +175,7 @@ export function testArtifactStore(name: string, create: (t: TestContext) => Prom
     assert.deepEqual(await whole(store, digest), Buffer.from('here'))
   })
 
-  test(`${name}: what was removed is gone, and can be put again`, async (t) => {
+  test(`${name}: a removed file is NOT_FOUND, and can be put again`, async (t) => {
     const { store, count } = await create(t)
     const content = Buffer.from('once more')
     const { digest } = await store.put(content, options)

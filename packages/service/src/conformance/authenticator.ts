@@ -6,19 +6,19 @@ import { type Authenticator, type Presented, unauthenticated } from '../http/aut
 /** An authenticator with credentials of its kind. */
 export interface AuthenticatorFixture {
   readonly authenticator: Authenticator
-  /** A request that it lets in, made anew each time, and whose it is. */
+  /** A new request with a valid credential, and the identity of that credential. */
   good(): Promise<{ readonly presented: Presented; readonly identity: Identity }>
-  /** Requests with a credential of its kind that is wrong, by what is wrong; made from a good one. */
+  /** Requests with an invalid credential of its kind, derived from a valid one; the key names the defect. */
   wrong(good: Presented): Promise<{ readonly [what: string]: Presented }>
-  /** Makes everything that it asks fail from now on; absent for one that asks nobody. */
+  /** Makes its dependencies fail from now on; absent when it has none. */
   readonly cut?: () => void
 }
 
 const { signal } = new AbortController()
 
-/** What every authenticator must do; each test has a fixture of its own. */
+/** The contract of Authenticator. `make` gives each test its own fixture. */
 export function testAuthenticator(name: string, make: (t: TestContext) => Promise<AuthenticatorFixture>): void {
-  test(`${name}: whoever shows a good credential is who it says, every time`, async (t) => {
+  test(`${name}: a valid credential authenticates its identity, every time`, async (t) => {
     const { authenticator, good } = await make(t)
     for (let time = 0; time < 3; time += 1) {
       const { presented, identity } = await good()
@@ -26,7 +26,7 @@ export function testAuthenticator(name: string, make: (t: TestContext) => Promis
     }
   })
 
-  test(`${name}: whoever was let in is known again as long as his stream is open`, async (t) => {
+  test(`${name}: an authenticated identity stays valid as long as its stream is open`, async (t) => {
     const { authenticator, good } = await make(t)
     const { presented, identity } = await good()
     await authenticator.authenticate(presented, signal)
@@ -36,7 +36,7 @@ export function testAuthenticator(name: string, make: (t: TestContext) => Promis
     }
   })
 
-  test(`${name}: a request that shows nothing of its kind is left to others`, async (t) => {
+  test(`${name}: a request without a credential of its kind is left to other authenticators`, async (t) => {
     const { authenticator } = await make(t)
     for (const authorization of [undefined, '', 'Basic Zm9vOmJhcg==', 'Bearer', 'Bearer  ', 'Bearer other']) {
       const headers = { host: 'localhost', ...(authorization === undefined ? {} : { authorization }) }
@@ -45,7 +45,7 @@ export function testAuthenticator(name: string, make: (t: TestContext) => Promis
     }
   })
 
-  test(`${name}: whatever is wrong, nobody is let in and all are refused in the same words`, async (t) => {
+  test(`${name}: every invalid credential is refused with the same message`, async (t) => {
     const { authenticator, good, wrong } = await make(t)
     for (const [what, presented] of Object.entries(await wrong((await good()).presented))) {
       const refused = await authenticator.authenticate(presented, signal).then(
@@ -59,10 +59,10 @@ export function testAuthenticator(name: string, make: (t: TestContext) => Promis
     }
     const { presented, identity } = await good()
     const known = await authenticator.authenticate(presented, signal)
-    assert.deepEqual(known?.identity, identity, 'a good one is let in after all of them')
+    assert.deepEqual(known?.identity, identity, 'a valid credential is accepted after all of them')
   })
 
-  test(`${name}: what cannot be found out is not let in`, async (t) => {
+  test(`${name}: a credential that cannot be checked because a dependency is unavailable is refused`, async (t) => {
     const { authenticator, good, cut } = await make(t)
     if (cut === undefined) return
     const { presented } = await good()

@@ -2,18 +2,18 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type { Buckets, Draw, Drawn } from '../admission/buckets/bucket.ts'
 
-/** Buckets, and what a test needs to know of them. */
+/** Buckets to test. */
 export interface BucketsFixture {
   readonly buckets: Buckets
-  /** The same buckets, as another process reaches them. */
+  /** The same buckets, as seen by another process. */
   readonly other: Buckets
-  /** Lets so much of the buckets' time go by for one of them. */
+  /** Advances the time of one bucket. */
   pass(key: string, ms: number): Promise<void>
   /** A name that no other test uses. */
   key(): string
 }
 
-/** Flows so slowly that nothing comes in while a test runs. */
+/** A refill rate low enough that no token arrives during a test. */
 const slow = 1 / (100 * 86_400_000)
 
 type Cases = { readonly [sentence: string]: (fixture: BucketsFixture) => Promise<void> }
@@ -25,7 +25,7 @@ async function drawOne(buckets: Buckets, draw: Draw): Promise<Drawn> {
 }
 
 const cases: Cases = {
-  async 'a new bucket is full, and gives as much as is wanted and there'({ buckets, other, key }) {
+  async 'a new bucket is full, and a draw takes at most `most` of the tokens left'({ buckets, other, key }) {
     const bucket = { key: key(), capacity: 10, perMs: slow, least: 1, most: 4 }
     assert.deepEqual(await drawOne(buckets, bucket), { tokens: 4, waitMs: 0 })
     assert.deepEqual(await drawOne(other, bucket), { tokens: 4, waitMs: 0 })
@@ -33,7 +33,7 @@ const cases: Cases = {
     assert.equal((await drawOne(other, bucket)).tokens, 0)
   },
 
-  async 'it gives nothing rather than less than the least, says when there is enough, and keeps what it has'(fixture) {
+  async 'a draw below `least` takes no token and returns the time until there are enough'(fixture) {
     const { buckets, key, pass } = fixture
     const bucket = { key: key(), capacity: 10, perMs: 0.001, least: 7, most: 7 }
     assert.equal((await drawOne(buckets, bucket)).tokens, 7)
@@ -44,7 +44,7 @@ const cases: Cases = {
     assert.equal((await drawOne(buckets, bucket)).tokens, 7)
   },
 
-  async 'it fills in time, and never over its brim'({ buckets, key, pass }) {
+  async 'a bucket refills at its rate, up to its capacity'({ buckets, key, pass }) {
     const bucket = { key: key(), capacity: 5, perMs: 0.0001, least: 1, most: 100 }
     assert.equal((await drawOne(buckets, bucket)).tokens, 5)
     await pass(bucket.key, 20_500)
@@ -53,7 +53,7 @@ const cases: Cases = {
     assert.equal((await drawOne(buckets, bucket)).tokens, 5)
   },
 
-  async 'a time that ran backwards brings nothing'({ buckets, key, pass }) {
+  async 'a clock that goes backwards adds no tokens'({ buckets, key, pass }) {
     const bucket = { key: key(), capacity: 5, perMs: 0.0001, least: 1, most: 100 }
     await drawOne(buckets, bucket)
     await pass(bucket.key, -1_000_000)
@@ -61,7 +61,7 @@ const cases: Cases = {
     assert.equal((await drawOne(buckets, bucket)).tokens, 0)
   },
 
-  async 'several are drawn from in one step, answered in order, each by its own measure'({ buckets, key }) {
+  async 'one call draws from several buckets and answers in their order'({ buckets, key }) {
     const bucket = (capacity: number, least: number) => ({ key: key(), capacity, perMs: slow, least, most: 9 })
     const draws = [bucket(3, 1), bucket(20, 1), bucket(2, 3), bucket(5, 5)]
     assert.deepEqual(
@@ -71,13 +71,13 @@ const cases: Cases = {
     assert.deepEqual(await buckets.draw([]), [])
   },
 
-  async 'a bucket that got smaller holds no more than that'({ buckets, key }) {
+  async 'a bucket whose capacity is reduced has at most the new capacity'({ buckets, key }) {
     const bucket = { key: key(), capacity: 100, perMs: slow, least: 1, most: 1 }
     await drawOne(buckets, bucket)
     assert.equal((await drawOne(buckets, { ...bucket, capacity: 10, most: 50 })).tokens, 10)
   },
 
-  async 'what is given back is there for the next, whoever draws, and never over the brim'(fixture) {
+  async 'tokens that are returned can be drawn again by any process, and never exceed the capacity'(fixture) {
     const { buckets, other, key, pass } = fixture
     const bucket = { key: key(), capacity: 10, perMs: slow }
     await drawOne(buckets, { ...bucket, least: 1, most: 8 })
@@ -98,7 +98,7 @@ const cases: Cases = {
     await buckets.give([])
   },
 
-  async 'names are names, whatever is in them'({ buckets, key }) {
+  async 'keys may contain any characters'({ buckets, key }) {
     const tail = key()
     const names = [`${tail} a b\r\nSET x 1`, `${tail} '; drop table buckets; --`, `${tail} }{*\u{1f600}`]
     const drawn = await buckets.draw(names.map((name) => ({ key: name, capacity: 2, perMs: slow, least: 1, most: 9 })))
@@ -108,7 +108,7 @@ const cases: Cases = {
     )
   },
 
-  async 'however many draw at once, all together get what was there and not one more'({ buckets, other, key }) {
+  async 'concurrent draws take exactly the tokens that are there'({ buckets, other, key }) {
     const [a, b] = [key(), key()]
     const of = (name: string, most: number) => ({ key: name, capacity: 100, perMs: slow, least: 1, most })
     const all = await Promise.all(
@@ -120,7 +120,7 @@ const cases: Cases = {
     assert.equal(sum, 200)
   },
 
-  async 'buckets that are full again can be tidied away, and others stay'({ buckets, key, pass }) {
+  async 'tidy() does not change what a full or an empty bucket gives'({ buckets, key, pass }) {
     const [full, empty] = [key(), key()]
     await drawOne(buckets, { key: full, capacity: 5, perMs: 1, least: 1, most: 5 })
     await drawOne(buckets, { key: empty, capacity: 5, perMs: slow, least: 1, most: 5 })

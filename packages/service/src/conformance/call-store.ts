@@ -1,15 +1,12 @@
 import { type TestContext, test } from 'node:test'
 import { asking } from './call-store/asking.ts'
 import { cancelling } from './call-store/cancelling.ts'
-import { claiming } from './call-store/claiming.ts'
+import { claiming, needing } from './call-store/claiming.ts'
 import { ending } from './call-store/ending.ts'
-import { holding } from './call-store/holding.ts'
-import { needing } from './call-store/needing.ts'
-import { reclaiming } from './call-store/reclaiming.ts'
+import { rotation, slots } from './call-store/fair-share.ts'
+import { holding, reclaiming } from './call-store/leases.ts'
 import type { Cases, StoreFixture } from './call-store/samples.ts'
-import { slots } from './call-store/slots.ts'
 import { submitting } from './call-store/submitting.ts'
-import { turns } from './call-store/turns.ts'
 
 const groups: { readonly [name: string]: Cases } = {
   submitting,
@@ -21,10 +18,10 @@ const groups: { readonly [name: string]: Cases } = {
   needing,
   cancelling,
   slots,
-  turns,
+  rotation,
 }
 
-/** The contract of CallStore. `open` gets the engine ready once; what it resolves with gives an empty store each time. */
+/** The contract of CallStore. `open` prepares the engine once and returns a function that gives an empty store. */
 export function testCallStore(
   name: string,
   open: (t: TestContext) => Promise<() => StoreFixture | Promise<StoreFixture>>,

@@ -3,7 +3,7 @@ import { type TestContext, test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import type { Database } from '../storage/databases/database.ts'
 
-/** The error that work ends with. */
+/** The error that `work` rejects with. */
 export async function failure(work: Promise<unknown>): Promise<ToolError> {
   const error = await work.then(
     () => undefined,
@@ -13,7 +13,7 @@ export async function failure(work: Promise<unknown>): Promise<ToolError> {
   return error
 }
 
-/** The contract of Database; `open` gives a fresh, migrated one that the test's end closes. */
+/** The contract of Database. `open` gives a new, migrated database that is closed after the test. */
 export function testDatabase(name: string, open: (t: TestContext) => Promise<Database>): void {
   const withTable = async (t: TestContext): Promise<Database> => {
     const database = await open(t)
@@ -23,7 +23,7 @@ export function testDatabase(name: string, open: (t: TestContext) => Promise<Dat
   const count = async (database: Database): Promise<unknown> =>
     (await database.query('select count(*) as n from words'))[0]?.n
 
-  test(`${name}: values come as numbers, texts, booleans, dates and null`, async (t) => {
+  test(`${name}: columns are read as numbers, strings, booleans, dates, arrays and null`, async (t) => {
     const database = await open(t)
     const rows = await database.query(
       `select $1::bigint as big, $2::integer as small, 1.5::float8 as part, $3::text as word, $4::boolean as yes,
@@ -46,7 +46,7 @@ export function testDatabase(name: string, open: (t: TestContext) => Promise<Dat
     )
   })
 
-  test(`${name}: many rows go in as one JSON text, and out in order`, async (t) => {
+  test(`${name}: many rows can be inserted as one JSON parameter`, async (t) => {
     const database = await withTable(t)
     const rows = Array.from({ length: 2_000 }, (_, id) => ({ id, word: `word ${id}`.repeat(50) }))
     const added = await database.query(
@@ -61,7 +61,7 @@ export function testDatabase(name: string, open: (t: TestContext) => Promise<Dat
     )
   })
 
-  test(`${name}: a text of megabytes goes in and out whole`, async (t) => {
+  test(`${name}: a text of several megabytes is passed in and out unchanged`, async (t) => {
     const database = await open(t)
     const text = 'x€'.repeat(2_000_000)
     const [row] = await database.query('select $1::text as text, length($1::text) as length', [text])
@@ -69,14 +69,14 @@ export function testDatabase(name: string, open: (t: TestContext) => Promise<Dat
     assert.ok(row?.text === text)
   })
 
-  test(`${name}: our tables are found without their schema`, async (t) => {
+  test(`${name}: tables of the schema gantry are found without its name`, async (t) => {
     const database = await open(t)
     assert.deepEqual(await database.query('select call_id from calls'), [])
     const [row] = await database.query(`select current_schema() as schema`)
     assert.equal(row?.schema, 'gantry')
   })
 
-  test(`${name}: a statement that is wrong is INTERNAL with the reason as its cause, and others go on`, async (t) => {
+  test(`${name}: a wrong statement is INTERNAL with the database error as its cause`, async (t) => {
     const database = await withTable(t)
     await database.query('insert into words values ($1, $2)', [1, 'one'])
     const wrong = [
@@ -94,7 +94,7 @@ export function testDatabase(name: string, open: (t: TestContext) => Promise<Dat
     assert.equal(await count(database), 1)
   })
 
-  test(`${name}: a transaction is done whole`, async (t) => {
+  test(`${name}: a transaction commits all its statements and returns the value of its work`, async (t) => {
     const database = await withTable(t)
     const value = await database.transaction(async (queries) => {
       await queries.query('insert into words values ($1, $2)', [1, 'one'])
@@ -105,7 +105,7 @@ export function testDatabase(name: string, open: (t: TestContext) => Promise<Dat
     assert.equal(await count(database), 2)
   })
 
-  test(`${name}: a transaction whose work rejects does nothing, and rejects with the same`, async (t) => {
+  test(`${name}: a transaction whose work rejects is rolled back and rejects with the same error`, async (t) => {
     const database = await withTable(t)
     const reason = new Error('enough')
     const work = database.transaction(async (queries) => {
@@ -116,7 +116,7 @@ export function testDatabase(name: string, open: (t: TestContext) => Promise<Dat
     assert.equal(await count(database), 0)
   })
 
-  test(`${name}: a transaction that goes on after a failed statement is not taken for done`, async (t) => {
+  test(`${name}: a transaction that ignores a failed statement is rolled back and rejects`, async (t) => {
     const database = await withTable(t)
     const work = database.transaction(async (queries) => {
       await queries.query('insert into words values (1, null)')
@@ -126,14 +126,14 @@ export function testDatabase(name: string, open: (t: TestContext) => Promise<Dat
     assert.equal(await count(database), 0)
   })
 
-  test(`${name}: a transaction that has ended takes no more statements`, async (t) => {
+  test(`${name}: an ended transaction refuses statements`, async (t) => {
     const database = await withTable(t)
     const kept = await database.transaction(async (queries) => queries)
     assert.equal((await failure(kept.query('insert into words values (1, null)'))).code, 'INTERNAL')
     assert.equal(await count(database), 0)
   })
 
-  test(`${name}: statements beside an open transaction neither join it nor see its rows`, async (t) => {
+  test(`${name}: statements outside an open transaction do not join it`, async (t) => {
     const database = await withTable(t)
     const begun = Promise.withResolvers<void>()
     const beside = begun.promise.then(() => database.query('insert into words values (2, null)'))
@@ -151,7 +151,7 @@ export function testDatabase(name: string, open: (t: TestContext) => Promise<Dat
     )
   })
 
-  test(`${name}: many statements at once are all done`, async (t) => {
+  test(`${name}: many concurrent statements all succeed`, async (t) => {
     const database = await withTable(t)
     await Promise.all(
       Array.from({ length: 300 }, (_, id) => database.query('insert into words values ($1, $2)', [id, 'x'])),
@@ -159,13 +159,13 @@ export function testDatabase(name: string, open: (t: TestContext) => Promise<Dat
     assert.equal(await count(database), 300)
   })
 
-  test(`${name}: a listener hears what is said on its channel, after the transaction that said it`, async (t) => {
+  test(`${name}: a listener gets the notifications of its channel once their transaction is committed`, async (t) => {
     const database = await open(t)
-    const heard: unknown[] = []
+    const received: unknown[] = []
     const all = Promise.withResolvers<void>()
-    await database.listen('gantry_other', () => assert.fail('nobody said anything here'))
+    await database.listen('gantry_other', () => assert.fail('there was no notification on this channel'))
     await database.listen('gantry_ready', (payload) => {
-      heard.push(payload)
+      received.push(payload)
       if (payload === 'last') all.resolve()
     })
     await database.query('notify gantry_ready')
@@ -177,31 +177,31 @@ export function testDatabase(name: string, open: (t: TestContext) => Promise<Dat
       .catch(() => {})
     await database.query(`select pg_notify('gantry_ready', $1)`, ['last'])
     await all.promise
-    assert.deepEqual(heard, ['', 'last'])
+    assert.deepEqual(received, ['', 'last'])
   })
 
-  test(`${name}: each listener hears until it goes, whoever else listens`, async (t) => {
+  test(`${name}: each listener is notified until it is removed, independently of others`, async (t) => {
     const database = await open(t)
-    const heard: string[] = []
-    const told = { first: Promise.withResolvers<void>(), second: Promise.withResolvers<void>() }
+    const received: string[] = []
+    const notified = { first: Promise.withResolvers<void>(), second: Promise.withResolvers<void>() }
     const leave = await database.listen('gantry_ready', (payload) => {
-      heard.push(`one ${payload}`)
-      told.first.resolve()
+      received.push(`one ${payload}`)
+      notified.first.resolve()
     })
     await database.listen('gantry_ready', (payload) => {
-      heard.push(`two ${payload}`)
-      if (payload === 'b') told.second.resolve()
+      received.push(`two ${payload}`)
+      if (payload === 'b') notified.second.resolve()
     })
     await database.query(`select pg_notify('gantry_ready', $1)`, ['a'])
-    await told.first.promise
+    await notified.first.promise
     await leave()
     await leave()
     await database.query(`select pg_notify('gantry_ready', $1)`, ['b'])
-    await told.second.promise
-    assert.deepEqual(heard, ['one a', 'two a', 'two b'])
+    await notified.second.promise
+    assert.deepEqual(received, ['one a', 'two a', 'two b'])
   })
 
-  test(`${name}: once closed, twice is harmless, and everything is refused as not done`, async (t) => {
+  test(`${name}: close() can be repeated, and later statements are STORE_UNAVAILABLE with outcome none`, async (t) => {
     const database = await open(t)
     await database.listen('gantry_ready', () => {})
     await Promise.all([database.close(), database.close()])
@@ -218,7 +218,7 @@ export function testDatabase(name: string, open: (t: TestContext) => Promise<Dat
     }
   })
 
-  test(`${name}: closing lets a statement end that runs, and refuses those that wait`, async (t) => {
+  test(`${name}: close() lets a running statement finish and refuses waiting ones`, async (t) => {
     const database = await open(t)
     const running = database.query('select pg_sleep(0.2)')
     const waiting = Array.from({ length: 50 }, () => database.query('select 1').catch((error: ToolError) => error.code))

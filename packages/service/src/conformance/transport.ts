@@ -2,27 +2,27 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Delivery, Transport } from '../brokers/transports/transport.ts'
 
-/** A broker with calls in it, as the suite needs it. */
+/** A transport to test, and access to its broker. */
 export interface TransportFixture {
   readonly transport: Transport
   /** Another consumer of the same calls. */
   readonly other: Transport
-  /** Puts calls in, oldest first. */
+  /** Sends calls to the broker, in this order. */
   send(ids: readonly string[]): Promise<void>
-  /** Makes deliveries that are neither settled nor released come again, as when their consumer is gone. */
+  /** Makes the broker redeliver what is neither settled nor released, as when its consumer is lost. */
   expire(): Promise<void>
-  /** The name that a delivery was sent under. */
+  /** The id that a delivery was sent with. */
   idOf(delivery: Delivery): string
-  /** Does what must be durable before a delivery may be settled. */
+  /** Makes durable what must be durable before a delivery is settled. */
   commit(deliveries: readonly Delivery[]): Promise<void>
-  /** False where the broker does not count how often it handed over what a consumer took with it. */
+  /** False when the broker does not count redeliveries of a lost consumer's messages. */
   readonly countsDeaths?: boolean
-  /** Who gets what was released: anybody, when absent, or the one who had it as long as he is there. */
+  /** Which consumer gets a released message: any, when absent, or the same one while it is connected. */
   readonly releasesTo?: 'holder'
   close(): Promise<void>
 }
 
-/** The law of transports; each runs it by one call. */
+/** The contract of Transport. */
 export function testTransport(name: string, make: () => Promise<TransportFixture>): void {
   const never = new AbortController().signal
   const withFixture = (title: string, work: (fixture: TransportFixture) => Promise<void>): void => {
@@ -45,7 +45,7 @@ export function testTransport(name: string, make: () => Promise<TransportFixture
     return taken
   }
 
-  withFixture('what is sent is handed over once, the oldest first, and not more than asked for', async (fixture) => {
+  withFixture('receive() delivers each message once, oldest first, and at most `max` of them', async (fixture) => {
     const { transport, send, idOf } = fixture
     await send(['a', 'b', 'c'])
     const first = await transport.receive(2, never)
@@ -56,7 +56,7 @@ export function testTransport(name: string, make: () => Promise<TransportFixture
     await settle(fixture, transport, all)
   })
 
-  withFixture('whoever waits gets what is sent later, once he is woken', async (fixture) => {
+  withFixture('a waiting receive() delivers a message that is sent later, once it is woken', async (fixture) => {
     const { transport, send, idOf } = fixture
     const waiting = transport.receive(10, never)
     await new Promise((resolve) => setImmediate(resolve))
@@ -67,7 +67,7 @@ export function testTransport(name: string, make: () => Promise<TransportFixture
     await settle(fixture, transport, deliveries)
   })
 
-  withFixture('a wait that is given up hands over nothing and loses nothing', async (fixture) => {
+  withFixture('an aborted receive() delivers nothing and loses no message', async (fixture) => {
     const { transport, send, idOf } = fixture
     const stop = new AbortController()
     const waiting = transport.receive(10, stop.signal)
@@ -80,7 +80,7 @@ export function testTransport(name: string, make: () => Promise<TransportFixture
     await settle(fixture, transport, deliveries)
   })
 
-  withFixture('two consumers never hold the same call', async (fixture) => {
+  withFixture('two consumers never get the same message', async (fixture) => {
     const { transport, other, send, idOf } = fixture
     const ids = Array.from({ length: 40 }, (_, n) => `c${String(n).padStart(2, '0')}`)
     await send(ids)
@@ -90,7 +90,7 @@ export function testTransport(name: string, make: () => Promise<TransportFixture
     await settle(fixture, other, theirs)
   })
 
-  withFixture('what is released comes again, to anybody, with its count', async (fixture) => {
+  withFixture('a released message is delivered again with a higher delivery count', async (fixture) => {
     const { transport, other, send, idOf } = fixture
     const next = fixture.releasesTo === 'holder' ? transport : other
     await send(['a'])
@@ -103,7 +103,7 @@ export function testTransport(name: string, make: () => Promise<TransportFixture
   })
 
   withFixture(
-    'what a dead consumer held comes again with a higher count, and what was settled does not',
+    'messages of a lost consumer are delivered again with a higher count, and settled ones are not',
     async (fixture) => {
       const { transport, other, send, expire, idOf } = fixture
       await send(['a', 'b'])

@@ -12,7 +12,7 @@ function keep({ service }: Rig, own: Partial<ArtifactRef>, text = '0123456789'):
   service.artifacts.set(ref.id, { ref, tenant: 'acme', bytes })
 }
 
-test('an artifact comes as a file to save, whole or in part', async (t) => {
+test('an artifact is sent as a download, in full or as a range', async (t) => {
   const rig = await startRig(t)
   keep(rig, {})
   const whole = await rig.ask('/v1/artifacts/a1')
@@ -35,7 +35,7 @@ test('an artifact comes as a file to save, whole or in part', async (t) => {
   assert.deepEqual([head.status, head.headers.get('content-length'), await head.text()], [200, '10', ''])
 })
 
-test('a download whose credential counts no longer breaks off', async (t) => {
+test('a download whose credential is revoked is cut off', async (t) => {
   let live = true
   const authenticate = async () => {
     if (!live) throw unauthenticated()
@@ -56,7 +56,7 @@ test('a download whose credential counts no longer breaks off', async (t) => {
   if (!content.closed) await new Promise<void>((resolve) => content.once('close', resolve))
 })
 
-test('an artifact of another tenant is not there', async (t) => {
+test('an artifact of another tenant is not found', async (t) => {
   const rig = await startRig(t)
   keep(rig, {})
   assert.equal(
@@ -66,7 +66,7 @@ test('an artifact of another tenant is not there', async (t) => {
   assert.equal((await rig.ask('/v1/artifacts/..%2F..%2Fetc%2Fpasswd')).status, 404)
 })
 
-test('a page or a picture with a script in it is saved, not shown', async (t) => {
+test('HTML and SVG with a script are sent as downloads, not as pages', async (t) => {
   const rig = await startRig(t)
   for (const mimeType of ['text/html', 'image/svg+xml', 'text/html\r\nx-evil: 1', 'no type', '']) {
     keep(rig, { mimeType }, '<script>alert(1)</script>')
@@ -79,7 +79,7 @@ test('a page or a picture with a script in it is saved, not shown', async (t) =>
   }
 })
 
-test('a name that a tool chose cannot end the header, leave a folder or hide its end', async (t) => {
+test('a file name chosen by a tool cannot end the header, leave a folder or hide its extension', async (t) => {
   const rig = await startRig(t)
   const names: readonly (readonly [string, string, string])[] = [
     ['../../etc/passwd', '__.._etc_passwd', '__.._etc_passwd'],

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { test } from 'node:test'
 import type { ErrorInfo, Result } from '@gantry/contract'
+import { stub } from '../stub.fixture.ts'
 import { exchange, partsOf, type Rig, startRig } from './http.fixture.ts'
 
 async function codeOf(response: Response): Promise<string> {
@@ -14,13 +15,13 @@ function head({ key }: Rig, more: string): string {
   return `POST /v1/calls HTTP/1.1\r\n${common}${more}\r\n`
 }
 
-/** The service is as well as before: it takes a call and nobody else's answer. */
+/** The service still works: it accepts a call and answers it with the output of that call. */
 async function isWell({ post }: Rig): Promise<void> {
   const answer = await post('/v1/calls', { tool: 'demo:add', args: { a: 5, b: 3 } })
   assert.deepEqual(((await answer.json()) as Result).output, { result: 8 })
 }
 
-test('JSON that other parsers take, and lose something of, is refused with the place', async (t) => {
+test('JSON that other parsers accept with a loss is refused with its path', async (t) => {
   const rig = await startRig(t)
   const deep = 100_000
   const args = (text: string): string => `{"tool":"demo:echo","args":{"value":${text}}}`
@@ -38,7 +39,7 @@ test('JSON that other parsers take, and lose something of, is refused with the p
     nan: args('NaN'),
     bom: `\ufeff${args('1')}`,
   }
-  // The control: most of them are good JSON to the parser that everybody uses.
+  // The control: JSON.parse accepts most of them.
   for (const name of ['twice', 'large', 'huge', 'proto', 'half', 'members'] as const) JSON.parse(hostile[name])
   for (const [name, body] of Object.entries(hostile)) {
     const answer = await rig.post('/v1/calls', body)
@@ -49,7 +50,7 @@ test('JSON that other parsers take, and lose something of, is refused with the p
   await isWell(rig)
 })
 
-test('bytes that are not UTF-8 are refused, not mended', async (t) => {
+test('bytes that are not UTF-8 are refused, not repaired', async (t) => {
   const rig = await startRig(t)
   const body = (value: readonly number[]): Uint8Array => {
     const [before, after] = ['{"tool":"demo:echo","args":{"value":"', '"}}'].map((text) => Buffer.from(text))
@@ -77,18 +78,18 @@ test('bytes that are not UTF-8 are refused, not mended', async (t) => {
   }
 })
 
-test('a body that is too long is refused, whether it says its length or not, and the client hears of it', async (t) => {
+test('a body over the limit is refused with or without a content length, and the client gets the error', async (t) => {
   const rig = await startRig(t, { limits: { bodyBytes: 10_000 } })
   const fits = { tool: 'demo:echo', args: { value: 'x'.repeat(9_000) } }
   assert.equal((await rig.post('/v1/calls', fits)).status, 200)
-  const told = await rig.post('/v1/calls', 'x'.repeat(5_000_000))
-  assert.deepEqual([told.status, await codeOf(told)], [413, 'PAYLOAD_TOO_LARGE'])
+  const declared = await rig.post('/v1/calls', 'x'.repeat(5_000_000))
+  assert.deepEqual([declared.status, await codeOf(declared)], [413, 'PAYLOAD_TOO_LARGE'])
   const pieces = (async function* () {
     for (let index = 0; index < 500; index += 1) yield Buffer.alloc(10_000, 'x')
   })()
   const init = { method: 'POST', body: pieces, duplex: 'half', headers: { 'content-type': 'application/json' } }
-  const untold = await rig.ask('/v1/calls', init as unknown as RequestInit)
-  assert.deepEqual([untold.status, await codeOf(untold)], [413, 'PAYLOAD_TOO_LARGE'])
+  const undeclared = await rig.ask('/v1/calls', stub<RequestInit>(init))
+  assert.deepEqual([undeclared.status, await codeOf(undeclared)], [413, 'PAYLOAD_TOO_LARGE'])
   await isWell(rig)
 })
 
@@ -100,7 +101,7 @@ test('a compressed body is refused, so that none can grow', async (t) => {
   }
 })
 
-test('ids that are none are not looked for', async (t) => {
+test('malformed ids are refused without a lookup', async (t) => {
   const rig = await startRig(t)
   const asked: string[] = []
   const service = {
@@ -134,7 +135,7 @@ test('ids that are none are not looked for', async (t) => {
   }
 })
 
-test('a head that is too long is 431 in the one shape', async (t) => {
+test('a request head over the limit is 431 with the error body of every route', async (t) => {
   const rig = await startRig(t)
   const bomb = `X-Bomb: ${'x'.repeat(100_000)}\r\n`
   const { status, body } = partsOf(await exchange(rig.server, [head(rig, bomb)]))
@@ -144,7 +145,7 @@ test('a head that is too long is 431 in the one shape', async (t) => {
   await isWell(rig)
 })
 
-test('what is not HTTP, or means two things, is 400 in the one shape', async (t) => {
+test('malformed or ambiguous HTTP is 400 with the error body of every route', async (t) => {
   const rig = await startRig(t)
   const broken = [
     'GET /healthz\r\n\r\n',
@@ -168,7 +169,7 @@ test('what is not HTTP, or means two things, is 400 in the one shape', async (t)
   await isWell(rig)
 })
 
-test('a body that comes too slowly is 408, and its connection ends', async (t) => {
+test('a body that arrives too slowly is 408, and its connection ends', async (t) => {
   const rig = await startRig(t, { limits: { headersMs: 100, requestMs: 200 } })
   const slow = [head(rig, 'Content-Length: 100\r\n'), '{"tool":']
   const { status, body } = partsOf(await exchange(rig.server, slow))
@@ -178,17 +179,17 @@ test('a body that comes too slowly is 408, and its connection ends', async (t) =
   await isWell(rig)
 })
 
-test('bytes behind a request that still runs are not answered in its place', async (t) => {
+test('bytes after a request in progress do not get the response of that request', async (t) => {
   const rig = await startRig(t)
   const call = JSON.stringify({ tool: 'demo:sleep', args: { ms: 100 } })
   const first = `${head(rig, `Content-Length: ${call.length}\r\n`)}${call}`
   const answer = await exchange(rig.server, [first, 'nonsense\r\n\r\n'])
-  // The first is answered or nothing is; what came behind it never stands where its answer belongs.
+  // Either the first request is answered or nothing is; the bytes after it never get its response.
   assert.ok(answer === '' || answer.startsWith('HTTP/1.1 200'), answer)
   await isWell(rig)
 })
 
-test('a client that leaves in the middle of its body leaves nothing behind', async (t) => {
+test('a client that disconnects within its body leaves nothing behind', async (t) => {
   const rig = await startRig(t)
   const socket = connect(rig.server.port, rig.server.host)
   socket.write(`${head(rig, 'Content-Length: 100\r\n')}{"tool":`)
@@ -201,7 +202,7 @@ test('a client that leaves in the middle of its body leaves nothing behind', asy
   assert.equal(rig.service.submitted.length, 1)
 })
 
-test('no more connections are open than there may be, and a caller is served when some end', async (t) => {
+test('the server opens no more connections than its limit, and serves a caller when some end', async (t) => {
   const rig = await startRig(t, { limits: { connections: 3 } })
   const sockets = Array.from({ length: 20 }, () => connect(rig.server.port, rig.server.host))
   t.after(() => {

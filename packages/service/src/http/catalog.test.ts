@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { defineTool } from '@gantry/core'
-import { newApiKey } from '../config/key-file.ts'
-import { anyOf } from './authentication/authenticator.ts'
-import { keyFileAuthenticator } from './authentication/key-file.ts'
+import { sampleTool } from '../../test/sample-tool.fixture.ts'
+import { newApiKey } from '../config/service-files.ts'
+import { anyOf, keyFileAuthenticator } from './authentication/authenticator.ts'
 import { startRig } from './http.fixture.ts'
 import { fakeService } from './service.fixture.ts'
 
-test('a catalog that the caller has is not sent again, and what he may not see is not in it', async (t) => {
-  const secret = defineTool({
-    ...{ namespace: 'demo', name: 'vault', version: '1.0.0', description: 'Opens it.', effect: 'read' },
+test('a catalog with the ETag of the caller is not sent again, and contains no hidden tools', async (t) => {
+  const secret = sampleTool({
+    namespace: 'demo',
+    name: 'vault',
+    description: 'Opens it.',
     permissions: ['vault:open'],
-    inputSchema: { type: 'object' },
     run: () => ({}),
   })
   const service = fakeService([secret])

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
-import { memberCheck } from './handle-request.ts'
+import { memberCheck } from './request-input.ts'
 
 const check = memberCheck('The body', { tool: { type: 'string' }, args: { type: 'object' } }, ['tool'])
 
@@ -15,7 +15,7 @@ function refused(value: Parameters<typeof check>[0]): ToolError {
   return assert.fail('it was taken')
 }
 
-test('of many unknown members only the first are compared and told of', () => {
+test('of many unknown members only the first are compared and reported', () => {
   const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`member${index}`, 1]))
   const { code, details } = refused({ tool: 'a:b', ...many })
   assert.equal(code, 'PAYLOAD_INVALID')
@@ -26,7 +26,7 @@ test('of many unknown members only the first are compared and told of', () => {
   assert.equal(refused({ args: 1, ...many }).details?.issues?.length, 20, 'also when known ones are wrong')
 })
 
-test('an unknown member is told of with the name that was probably meant, however long it is', () => {
+test('an unknown member is reported with the nearest known name, however long it is', () => {
   assert.deepEqual(refused({ tol: 'a:b', ['x/~'.repeat(50_000)]: 1 }).details?.issues, [
     { path: '/tol', message: 'is not known here (did you mean "tool"?)' },
     {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startRig } from './http.fixture.ts'
 
-test('a server that closes tells those who wait where their call is, and the call goes on', async (t) => {
+test('a server that closes answers waiting requests with the state of their call, which goes on', async (t) => {
   const { post, server, service } = await startRig(t)
   const waiting = post('/v1/calls', { tool: 'demo:sleep', args: { ms: 60_000 }, idempotencyKey: 'k' })
   while (service.ran.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
@@ -14,7 +14,7 @@ test('a server that closes tells those who wait where their call is, and the cal
   assert.equal((await service.call(callId, identity)).result, undefined)
 })
 
-test('a server that closes cuts streams of events off with a comment, not with an end event', async (t) => {
+test('a server that closes ends event streams with a comment, not with an end event', async (t) => {
   const { post, ask, server } = await startRig(t)
   const begun = await post('/v1/calls', { tool: 'demo:sleep', args: { ms: 60_000 }, waitMs: 0 })
   const { callId } = (await begun.json()) as { callId: string }
@@ -29,7 +29,7 @@ test('a server that closes cuts streams of events off with a comment, not with a
   await assert.rejects(fetch(`${server.url}/healthz`))
 })
 
-test('what does not end within the grace is broken off, and closing twice is closing once', async (t) => {
+test('a request that does not end within the grace period is cut off, and a second close does nothing more', async (t) => {
   const { ask, server, service } = await startRig(t)
   let inside = false
   const hang = {

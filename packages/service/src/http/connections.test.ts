@@ -2,14 +2,12 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { type TestContext, test } from 'node:test'
-import { defineTool } from '@gantry/core'
-import { newApiKey } from '../config/key-file.ts'
-import { anyOf } from './authentication/authenticator.ts'
-import { keyFileAuthenticator } from './authentication/key-file.ts'
+import { newApiKey } from '../config/service-files.ts'
+import { anyOf, keyFileAuthenticator } from './authentication/authenticator.ts'
 import { addressKey } from './connections.ts'
 import { type Rig, startRig } from './http.fixture.ts'
 import type { HttpLimits } from './limits.ts'
-import { fakeService } from './service.fixture.ts'
+import { fakeService, stayingTool } from './service.fixture.ts'
 
 /** A connection that stays open and answers one request after the other. */
 function line(t: TestContext, { server }: Pick<Rig, 'server'>, localAddress = '127.0.0.1') {
@@ -17,10 +15,10 @@ function line(t: TestContext, { server }: Pick<Rig, 'server'>, localAddress = '1
   t.after(() => socket.destroy())
   const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()))
   let text = ''
-  let hear: () => void = () => undefined
+  let listener: () => void = () => undefined
   socket.on('data', (piece: Buffer) => {
     text += piece.toString('latin1')
-    hear()
+    listener()
   })
   const status = async (): Promise<number> => {
     for (;;) {
@@ -32,7 +30,7 @@ function line(t: TestContext, { server }: Pick<Rig, 'server'>, localAddress = '1
       }
       if (socket.destroyed) throw new Error('The connection was closed.')
       const { promise, resolve } = Promise.withResolvers<void>()
-      hear = resolve
+      listener = resolve
       await Promise.race([promise, closed])
     }
   }
@@ -47,20 +45,11 @@ function line(t: TestContext, { server }: Pick<Rig, 'server'>, localAddress = '1
   }
 }
 
-const stays = defineTool({
-  ...{ namespace: 'test', name: 'stay', description: 'Stays until it is cancelled.', effect: 'read' },
-  inputSchema: { type: 'object' },
-  async run(_args, { signal }) {
-    await once(signal, 'abort')
-    return {}
-  },
-})
-
 async function rigOf(t: TestContext, limits: Partial<HttpLimits>): Promise<Rig> {
-  return startRig(t, { limits }, fakeService([stays]))
+  return startRig(t, { limits }, fakeService([stayingTool()]))
 }
 
-test('connections that only ask for health lock out neither a caller, nor his open connection, nor his stream', async (t) => {
+test('connections that only request /healthz lock out neither a new caller, nor an open connection, nor a stream', async (t) => {
   const rig = await rigOf(t, { connections: 8, unauthenticatedMs: 600_000 })
   const begun = await rig.post('/v1/calls', { tool: 'test:stay', waitMs: 0 }, { connection: 'close' })
   const { callId } = (await begun.json()) as { callId: string }
@@ -76,15 +65,15 @@ test('connections that only ask for health lock out neither a caller, nor his op
     const healthy = await Promise.allSettled(attackers.map((one) => one.get('/healthz')))
     assert.ok(healthy.some(({ status }) => status === 'fulfilled'))
     const late = line(t, rig)
-    assert.equal(await late.get('/v1/workers', rig.key), 200, 'a caller who comes to a full server')
-    assert.equal(await honest.get('/v1/workers', rig.key), 200, 'a caller who was there')
+    assert.equal(await late.get('/v1/workers', rig.key), 200, 'a new caller at a full server')
+    assert.equal(await honest.get('/v1/workers', rig.key), 200, 'a caller that was connected')
     late.socket.destroy()
     await late.closed
   }
   assert.ok(!stream.socket.destroyed, 'the stream goes on')
 })
 
-test('an address has so many connections, and loses its idle ones first; others lose none', async (t) => {
+test('an address over its limit loses its idle connections first, and other addresses lose none', async (t) => {
   const rig = await rigOf(t, { connections: 100, connectionsPerAddress: 3, sharedAddresses: ['127.0.0.1'] })
   const shared = Array.from({ length: 5 }, () => line(t, rig))
   for (const one of shared) assert.equal(await one.get('/healthz'), 200)
@@ -97,11 +86,15 @@ test('an address has so many connections, and loses its idle ones first; others 
   const fourth = line(t, rig, '127.0.0.2')
   assert.equal(await fourth.get('/healthz'), 200)
   await second.closed
-  assert.equal(await known.get('/v1/workers', rig.key), 200, 'an authenticated one stays while another can go')
+  assert.equal(
+    await known.get('/v1/workers', rig.key),
+    200,
+    'an authenticated one stays while an anonymous one can be closed',
+  )
   for (const one of [first, third, ...shared]) assert.equal(await one.get('/healthz'), 200)
 })
 
-test('a connection that never authenticates ends however often it asks, and one that did stays', async (t) => {
+test('a connection that never authenticates is closed however often it sends requests, and an authenticated one stays', async (t) => {
   const rig = await rigOf(t, { unauthenticatedMs: 100 })
   const known = line(t, rig)
   assert.equal(await known.get('/v1/workers', rig.key), 200)
@@ -117,7 +110,7 @@ test('a connection that never authenticates ends however often it asks, and one 
   assert.equal(await known.get('/healthz'), 200)
 })
 
-test('an anonymous request that does not end keeps its connection from nobody', async (t) => {
+test('anonymous requests that do not end block no other client from connecting', async (t) => {
   const service = fakeService()
   let inside = 0
   const ready = (): Promise<never> => {
@@ -134,7 +127,7 @@ test('an anonymous request that does not end keeps its connection from nobody', 
   await Promise.all(stuck.map(({ closed }) => closed))
 })
 
-test('a tenant that fills the server with authenticated connections loses those that are idle to other tenants', async (t) => {
+test('a tenant that fills the server with authenticated connections loses its idle ones to other tenants', async (t) => {
   const rig = await rigOf(t, { connections: 6 })
   const ours = Array.from({ length: 5 }, () => line(t, rig))
   for (const one of ours) assert.equal(await one.get('/v1/workers', rig.key), 200)
@@ -147,7 +140,7 @@ test('a tenant that fills the server with authenticated connections loses those 
   assert.equal(await theirs.get('/v1/workers', rig.otherKey), 200)
 })
 
-test('requests of one principal that arrive slowly leave connections for those of others', async (t) => {
+test('slow requests of one principal leave connections for others', async (t) => {
   const rig = await rigOf(t, { connections: 10, waitingPerPrincipal: 1, waitingPerTenant: 1 })
   const slow = Array.from({ length: 8 }, () => line(t, rig))
   const head = `POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${rig.key}\r\nContent-Length: 100\r\n\r\n{`
@@ -160,7 +153,7 @@ test('requests of one principal that arrive slowly leave connections for those o
   for (const { socket } of slow) socket.destroy()
 })
 
-test('requests of two tenants that arrive slowly on every connection leave one for a third tenant', async (t) => {
+test('slow requests of two tenants on every connection leave one for a third tenant', async (t) => {
   const service = fakeService()
   const key = newApiKey()
   const third = keyFileAuthenticator(key, { principal: 'third', tenant: 'third', permissions: ['*'] })
@@ -190,7 +183,7 @@ test('requests of two tenants that arrive slowly on every connection leave one f
   for (const { socket } of slow) socket.destroy()
 })
 
-test('an address counts by what one client has of it', () => {
+test('an IPv6 address is counted by its /64 network, and a mapped IPv4 address as IPv4', () => {
   assert.equal(addressKey('192.0.2.7'), '192.0.2.7')
   assert.equal(addressKey('::ffff:192.0.2.7'), '192.0.2.7')
   assert.equal(addressKey('2001:db8:0:1::7'), addressKey('2001:0db8:0000:0001:ffff:1:2:3'))

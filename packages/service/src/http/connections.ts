@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { BlockList, isIP, type Socket } from 'node:net'
 import { type Identity, ToolError } from '@gantry/contract'
 import type { HttpLimits } from './limits.ts'
@@ -14,29 +14,28 @@ export type ConnectionLimits = Pick<
 >
 
 /**
- * The connections of a server, of which there are few. A connection is idle while no request of it is being handled, and
- * anonymous until a request of it was authenticated.
- *
- * | event | what happens |
- * | --- | --- |
- * | a new one, and its address has as many as it may | the address loses its least recently used anonymous one, else its least recently used idle one, else one whose request is still arriving |
- * | a new one, and the server is full | the least recently used anonymous one is closed, else an idle one of the tenant that has most, else one whose request is still arriving |
- * | neither has one to lose | the new one is closed |
- * | an anonymous one reaches its age | it is closed, at the latest after twice that |
- *
- * Of requests that are still arriving, the tenant that has most of them loses the one that began first: only their clients
+ * The limited connections of a server. A connection is idle while no request of it is being handled, and anonymous
+ * until a request of it was authenticated.
+ * | ## When a connection is closed
+ * - A new connection exceeds the limit of its address: the address loses its least recently used anonymous connection,
+ *   else its least recently used idle one, else one whose request is still arriving.
+ * - A new connection exceeds the limit of the server: the least recently used anonymous connection is closed, else an
+ *   idle one of the tenant with the most, else one whose request is still arriving.
+ * - In both cases there is none to close: the new connection is closed.
+ * - An anonymous connection reaches its age: it is closed, at the latest after twice that.
+ * | Of requests that are still arriving, the tenant with the most loses the one that began first: only their clients
  * decide when they end, so that a few tenants could otherwise hold every connection.
  */
 export interface Connections {
   /** Admits a connection; false when it was closed instead. */
   accept(socket: Socket): boolean
-  /** The TLS socket of an admitted connection stands for it from now on. */
+  /** Replaces an admitted connection by its TLS socket. */
   secured(raw: Socket, secure: Socket): void
-  /** A request is being handled until the returned function is called. */
+  /** Marks a request as being handled until the returned function is called. */
   begin(socket: Socket, request: IncomingMessage): () => void
   /**
-   * A request of the connection was authenticated. Throws RATE_LIMITED when requests of its tenant or its principal take
-   * so many connections already that others would find none.
+   * Marks the connection as authenticated. Throws RATE_LIMITED when requests of the tenant or the principal already
+   * take so many connections that others would find none.
    */
   authenticated(socket: Socket, identity: Identity): void
   readonly size: number
@@ -46,14 +45,17 @@ interface Connection {
   socket: Socket
   readonly address: string | undefined
   owner: { readonly tenant: string; readonly principal: string } | undefined
-  /** Requests that are being handled. */
+  /** The number of requests that are being handled. */
   busy: number
-  /** The one that began last. */
+  /** The request that began last. */
   request: IncomingMessage | undefined
   readonly age: NodeJS.Timeout
 }
 
-/** Which part of all connections requests of one tenant, and of one principal, may take at a time, and at most. */
+/**
+ * The share of all connections that requests of one tenant, and of one principal, may take at a time, and their upper
+ * limit.
+ */
 const parts = { tenant: 0.75, principal: 0.5, most: 0.9 }
 const retryAfterMs = 1_000
 
@@ -92,7 +94,7 @@ export function createConnections(limits: ConnectionLimits): Connections {
     if (all.has(one) && one.busy > 0) count(one, -1)
     unplace(one)
   }
-  /** Closes a connection so that there is room for another one; false when there is none to close. */
+  /** Closes a connection to make space for another one; false when there is none to close. */
   const close = (one: Connection | undefined): boolean => {
     if (one === undefined) return false
     forget(one)
@@ -100,7 +102,8 @@ export function createConnections(limits: ConnectionLimits): Connections {
     return true
   }
   const leastUsed = (): Connection | undefined => {
-    // Busy or not: a newcomer has yet to send its request, and would go before those that hang in theirs.
+    // Busy or not: a new connection has yet to send its request, and would otherwise be closed before those that hang
+    // in theirs.
     const [stranger] = anonymous
     if (stranger !== undefined) return stranger
     for (const own of byTenant.bySize()) {
@@ -109,7 +112,7 @@ export function createConnections(limits: ConnectionLimits): Connections {
     }
     return firstArriving(all)
   }
-  const isRoom = (address: string | undefined): boolean => {
+  const hasFreeSlot = (address: string | undefined): boolean => {
     const { connections, connectionsPerAddress = Math.max(1, Math.floor(connections / 2)) } = limits
     const own = byAddress.of(address)
     if (own.size >= connectionsPerAddress) {
@@ -128,7 +131,7 @@ export function createConnections(limits: ConnectionLimits): Connections {
       const { remoteAddress } = socket
       const address =
         remoteAddress === undefined || isShared(shared, remoteAddress) ? undefined : addressKey(remoteAddress)
-      if (socket.destroyed || !isRoom(address)) {
+      if (socket.destroyed || !hasFreeSlot(address)) {
         socket.destroy()
         return false
       }
@@ -204,7 +207,7 @@ function first(among: Iterable<Connection>, fits: (one: Connection) => boolean):
   return undefined
 }
 
-/** Of the tenant that has most requests that are still arriving, the one that began first. */
+/** Of the tenant with the most requests that are still arriving, the one that began first. */
 function firstArriving(among: ReadonlySet<Connection>): Connection | undefined {
   const arriving = [...among].filter(({ request }) => request?.complete === false)
   const groups = Map.groupBy(arriving, ({ owner }) => owner?.tenant)
@@ -216,7 +219,7 @@ function keysOf(owner: Connection['owner']): readonly string[] {
   return owner === undefined ? [] : [JSON.stringify([owner.tenant]), JSON.stringify([owner.tenant, owner.principal])]
 }
 
-/** Connections by a name; those without one are in no group. */
+/** Connections by a key; those without one are in no group. */
 function groups() {
   const sets = new Map<string, Set<Connection>>()
   const none: ReadonlySet<Connection> = new Set()
@@ -236,7 +239,7 @@ function groups() {
   }
 }
 
-/** Addresses and networks that stand for many clients. */
+/** Addresses and networks that many clients share. */
 function sharedList(addresses: readonly string[]): BlockList {
   const list = new BlockList()
   for (const one of addresses) {
@@ -249,13 +252,13 @@ function sharedList(addresses: readonly string[]): BlockList {
 }
 
 function isShared(list: BlockList, address: string): boolean {
-  // An IPv4 address that is written as one of IPv6 is found under rules of IPv4 too.
+  // An IPv4-mapped IPv6 address is matched by IPv4 rules too.
   return list.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4')
 }
 
 /**
- * What counts as one client: an IPv4 address, also when it is written as one of IPv6, and the first 64 bits of an IPv6
- * address, because one client has all of those that follow.
+ * The unit that counts as one client: an IPv4 address, also a mapped one, and the first 64 bits of an IPv6 address,
+ * because one client usually has a whole /64 network.
  */
 export function addressKey(address: string): string {
   const [plain = ''] = address.toLowerCase().split('%', 1)
@@ -276,4 +279,50 @@ export function addressKey(address: string): string {
 function crowded(most: number, whose: string): ToolError {
   const message = `${most} requests of ${whose} are being handled already; let some end, then try again.`
   return new ToolError('RATE_LIMITED', message, { stage: 'admit', details: { retryAfterMs, scope: 'caller' } })
+}
+
+/**
+ * Waits until a request is the first unanswered one of its connection: true once all earlier requests are answered, false when the
+ * connection closes before that.
+ */
+export type Pipelining = (request: IncomingMessage, response: ServerResponse) => boolean | Promise<boolean>
+
+/** The most waiting requests of one connection before it is paused. */
+const mostWaiting = 4
+
+/**
+ * Node emits every request of a connection as soon as it is read, however many are pipelined; handled concurrently they
+ * could take any amount of memory. A request is handled once the responses before it are sent.
+ */
+export function createPipelining(): Pipelining {
+  const lines = new WeakMap<Socket, Set<(mine: boolean) => void>>()
+  const lineOf = (socket: Socket): Set<(mine: boolean) => void> => {
+    const known = lines.get(socket)
+    if (known !== undefined) return known
+    const line = new Set<(mine: boolean) => void>()
+    lines.set(socket, line)
+    socket.once('close', () => {
+      for (const settle of line) settle(false)
+    })
+    // Node resumes the socket by itself once a request is answered, or when its body is read.
+    socket.on('resume', () => {
+      if (line.size > mostWaiting) socket.pause()
+    })
+    return line
+  }
+  return ({ socket }, response) => {
+    if (response.socket !== null) return true
+    if (socket.destroyed) return false
+    const line = lineOf(socket)
+    return new Promise((resolve) => {
+      const settle = (mine: boolean): void => {
+        line.delete(settle)
+        if (mine && line.size === mostWaiting) socket.resume()
+        resolve(mine)
+      }
+      line.add(settle)
+      response.once('socket', () => settle(true))
+      if (line.size > mostWaiting) socket.pause()
+    })
+  }
 }

@@ -10,7 +10,7 @@ import { fakeService } from './service.fixture.ts'
 
 const anything = { type: 'object' } as const
 
-/** Reports what it is told to, and then waits until it is cancelled. */
+/** Reports the given texts, and then waits until it is cancelled. */
 const talker = defineTool({
   namespace: 'test',
   name: 'talk',
@@ -55,7 +55,7 @@ function parse(text: string): { id?: string; event?: string; data?: string }[] {
   })
 }
 
-test('events come with ids, kinds and data, and end with the end of the call', async (t) => {
+test('events have ids, kinds and data, and the stream ends with the outcome of the call', async (t) => {
   const rig = await startRig(t)
   const callId = await begin(rig, 'demo:countdown', { from: 2, delayMs: 1 })
   const answer = await rig.ask(`/v1/calls/${callId}/events`)
@@ -72,7 +72,7 @@ test('events come with ids, kinds and data, and end with the end of the call', a
   )
 })
 
-test('a reader goes on after the last event that it saw, by header or by query; the header goes first', async (t) => {
+test('a reader resumes after its last event, by header or by query; the header takes precedence', async (t) => {
   const rig = await startRig(t, {}, fakeService([talker]))
   const callId = await begin(rig, 'test:talk', { texts: ['a', 'b', 'c'] })
   const read = async (query: string, headers = {}): Promise<(string | undefined)[]> => {
@@ -87,7 +87,7 @@ test('a reader goes on after the last event that it saw, by header or by query; 
   assert.deepEqual(await read(`?after=${all[3]}`), [])
 })
 
-test('an unknown call, a wrong id and a wrong Last-Event-ID are refused before the stream begins', async (t) => {
+test('an unknown call and a malformed Last-Event-ID are refused before the stream begins', async (t) => {
   const rig = await startRig(t)
   assert.equal((await rig.ask('/v1/calls/nothing/events')).status, 404)
   const callId = await begin(rig, 'demo:add', { a: 1, b: 2 })
@@ -106,7 +106,7 @@ test('text from a tool cannot end an event or begin another', async (t) => {
     '\u0000',
     ': comment\n',
   ]
-  // The control: the same text, written as it is, does pass for an event.
+  // The control: the same text, written without escaping, does pass for an event.
   assert.equal(parse(`data: ${hostile[0]}`).length, 2)
   const callId = await begin(rig, 'test:talk', { texts: hostile })
   const events = parse(await (await rig.ask(`/v1/calls/${callId}/events`)).text())
@@ -118,7 +118,7 @@ test('text from a tool cannot end an event or begin another', async (t) => {
   assert.equal(events.length, hostile.length + 1)
 })
 
-test('a stream without events says now and then that it is still there', async (t) => {
+test('a stream without events sends heartbeats', async (t) => {
   const rig = await startRig(t, { limits: { heartbeatMs: 10 } }, fakeService([talker]))
   const callId = await begin(rig, 'test:talk', { texts: [], stay: true })
   const answer = await rig.ask(`/v1/calls/${callId}/events`)
@@ -132,7 +132,7 @@ test('a stream without events says now and then that it is still there', async (
   assert.ok(beats >= 3)
 })
 
-test('a client that has gone is not read for any longer', async (t) => {
+test('the server stops reading events for a client that disconnected', async (t) => {
   const rig = await startRig(t, {}, fakeService([talker]))
   const callId = await begin(rig, 'test:talk', { texts: ['a'], stay: true })
   const stop = new AbortController()
@@ -144,7 +144,7 @@ test('a client that has gone is not read for any longer', async (t) => {
   while (rig.service.readers > 0) await new Promise((resolve) => setTimeout(resolve, 5))
 })
 
-/** A door whose one credential says what `now` is: whose it is, that it counts no longer, or that nobody can tell. */
+/** A server with one credential. `now` is its identity, or the error of its lookup: revoked, or unavailable. */
 async function startChanging(t: TestContext) {
   const state = { now: owner as Identity | ToolError, looks: 0 }
   const authenticate = async ({ again }: Presented) => {
@@ -162,35 +162,35 @@ async function startChanging(t: TestContext) {
   return { state, rig, cut: read(), text: () => Buffer.concat(pieces).toString() }
 }
 
-test('a stream whose credential counts no longer is cut off, and says so', async (t) => {
+test('a stream whose credential is revoked is cut off with a comment', async (t) => {
   const { state, rig, cut, text } = await startChanging(t)
   while (state.looks < 3 || text() === '') await new Promise((resolve) => setTimeout(resolve, 5))
-  assert.equal(rig.service.readers, 1, 'one that counts is left alone')
+  assert.equal(rig.service.readers, 1, 'a stream with a valid credential is left alone')
   state.now = unauthenticated()
   await assert.rejects(cut)
   assert.deepEqual(
     parse(text()).map(({ event }) => event),
     ['chunk'],
   )
-  assert.match(text(), /: the credential of this stream counts no longer\n\n$/)
+  assert.match(text(), /: the credential of this stream is no longer valid\n\n$/)
   while (rig.service.readers > 0) await new Promise((resolve) => setTimeout(resolve, 5))
 })
 
-test('a stream whose credential stands for other rights by now is cut off', async (t) => {
+test('a stream whose credential has changed permissions is cut off', async (t) => {
   const { state, cut } = await startChanging(t)
   state.now = { ...owner, tools: ['demo:*'] }
   await assert.rejects(cut)
 })
 
-test('a stream whose credential cannot be looked up goes on for a few looks, and then no longer', async (t) => {
+test('a stream whose credential cannot be checked is cut off after five failed checks', async (t) => {
   const { state, cut } = await startChanging(t)
-  state.now = new ToolError('STORE_UNAVAILABLE', 'The database is away.')
+  state.now = new ToolError('STORE_UNAVAILABLE', 'The database is unavailable.')
   const before = state.looks
   await assert.rejects(cut)
   assert.ok(state.looks - before >= 5)
 })
 
-test('a client that reads slowly is waited for, and then has everything', async (t) => {
+test('the server waits for a slow reader, which then gets all events', async (t) => {
   const rig = await startRig(t, { limits: { heartbeatMs: 10 } }, fakeService([flood]))
   const callId = await begin(rig, 'test:flood', {})
   await rig.ask(`/v1/calls/${callId}?waitMs=20000`)
@@ -199,7 +199,7 @@ test('a client that reads slowly is waited for, and then has everything', async 
   const head = `GET /v1/calls/${callId}/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${rig.key}\r\nConnection: close\r\n\r\n`
   socket.write(head)
   while (rig.service.readers === 0) await new Promise((resolve) => setTimeout(resolve, 5))
-  // Long enough for everything to be written, if nobody waited: 40 MB and many heartbeats.
+  // Long enough to write everything if the server did not wait for the reader: 40 MB and many heartbeats.
   await new Promise((resolve) => setTimeout(resolve, 300))
   assert.equal(rig.service.readers, 1)
   const pieces: Buffer[] = []
@@ -211,7 +211,7 @@ test('a client that reads slowly is waited for, and then has everything', async 
   assert.equal(text.split('event: done\n').length - 1, 1)
 })
 
-test('a line break in Last-Event-ID is not HTTP', async (t) => {
+test('a line break or NUL in Last-Event-ID is 400', async (t) => {
   const { server, key } = await startRig(t)
   for (const given of ['1\rX-Evil: 1', '1\u0000', '1\nX']) {
     const head = `GET /v1/calls/x/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\nConnection: close\r\n`
@@ -220,7 +220,7 @@ test('a line break in Last-Event-ID is not HTTP', async (t) => {
   }
 })
 
-test('a stream that breaks inside is cut off, so that its reader does not take it for whole', async (t) => {
+test('a stream that fails inside the service is cut off, so that its reader does not take it for complete', async (t) => {
   const rig = await startRig(t)
   const callId = await begin(rig, 'demo:add', { a: 1, b: 2 })
   const broken = {
@@ -228,7 +228,7 @@ test('a stream that breaks inside is cut off, so that its reader does not take i
     async events() {
       return (async function* (): AsyncGenerator<StreamEvent> {
         yield { kind: 'chunk', data: 1, id: 1, callId }
-        throw new Error('the database is away')
+        throw new Error('the database is unavailable')
       })()
     },
   }

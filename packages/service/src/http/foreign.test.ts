@@ -11,7 +11,7 @@ const pages = [
   'http://localhost:70000',
 ]
 
-test('on this machine only names of this machine are answered, so that no page can have its own name lead here', async (t) => {
+test('a server on loopback answers only to local host names, as protection against DNS rebinding', async (t) => {
   const { server, ask } = await startRig(t)
   const status = async (host: string): Promise<number> =>
     partsOf(await exchange(server, [`GET /metrics HTTP/1.1\r\n${host}Connection: close\r\n\r\n`])).status
@@ -25,8 +25,8 @@ test('on this machine only names of this machine are answered, so that no page c
   assert.equal((await ask('/v1/workers', { headers: { 'x-forwarded-host': 'evil.example' } })).status, 200)
 })
 
-test('names and pages that the configuration knows are answered', async (t) => {
-  // The control of the test above: the same request, and nothing that guards against it.
+test('configured hosts and origins are answered', async (t) => {
+  // The control of the test above: the same request with the host allowed.
   const { server, ask } = await startRig(t, { hosts: ['evil.example'], origins: ['http://evil.example'] })
   const { status } = partsOf(
     await exchange(server, ['GET /metrics HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n']),
@@ -36,7 +36,7 @@ test('names and pages that the configuration knows are answered', async (t) => {
   assert.equal((await ask('/v1/workers', { headers: { origin: 'http://other.example' } })).status, 403)
 })
 
-test('pages from elsewhere are refused, its own are not', async (t) => {
+test('requests from pages of other origins are refused, those of its own origin are not', async (t) => {
   const { ask, server, post, service } = await startRig(t)
   for (const origin of pages) {
     assert.equal((await post('/v1/calls', { tool: 'demo:add' }, { origin })).status, 403, origin)
@@ -46,7 +46,7 @@ test('pages from elsewhere are refused, its own are not', async (t) => {
   assert.equal((await ask('/v1/workers', { headers: { origin: server.url } })).status, 200)
 })
 
-test('a server that others can reach is answered by any name, unless names are configured', async (t) => {
+test('a server on a public address answers to any host name, unless hosts are configured', async (t) => {
   const ask = async (hosts: readonly string[]): Promise<number> => {
     const { server } = await startRig(t, { host: '0.0.0.0', hosts })
     const head = 'GET /healthz HTTP/1.1\r\nHost: gantry.example\r\nConnection: close\r\n\r\n'
@@ -55,7 +55,7 @@ test('a server that others can reach is answered by any name, unless names are c
   assert.deepEqual([await ask([]), await ask(['gantry.example']), await ask(['other.example'])], [200, 200, 403])
 })
 
-test('a request that names no host, two, or none that is one is 400, wherever the server listens', async (t) => {
+test('a request with no Host header, two, or a malformed one is 400, wherever the server listens', async (t) => {
   for (const host of ['127.0.0.1', '0.0.0.0']) {
     const { server } = await startRig(t, { host })
     const status = async (target: string, ...hosts: string[]): Promise<number> => {
@@ -86,7 +86,7 @@ test('a request that names no host, two, or none that is one is 400, wherever th
   }
 })
 
-test('an absolute request target is for the host of the Host header, or it is 400', async (t) => {
+test('an absolute request target must match the Host header, else it is 400', async (t) => {
   const { server, key } = await startRig(t)
   const ask = async (target: string, host = 'localhost'): Promise<number> => {
     const head = `Host: ${host}\r\nAuthorization: Bearer ${key}\r\nConnection: close\r\n\r\n`

@@ -1,37 +1,45 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { type Identity, type Issue, type Json, type JsonObject, type JsonSchema, ToolError } from '@gantry/contract'
+import type { Socket } from 'node:net'
+import { type Identity, ToolError } from '@gantry/contract'
 import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import { holds } from '@gantry/core/internal/pipeline/authorize'
-import { nearest } from '@gantry/core/internal/search/near'
-import { compileSchema } from '@gantry/json-schema'
-import { type Answer, asToolError, problem } from './answer.ts'
-import { type anyOf, type Known, unauthenticated } from './authentication/authenticator.ts'
+import { type Answer, asToolError, problem, send } from './answer.ts'
+import { type Authenticate, type Known, unauthenticated } from './authentication/authenticator.ts'
 import { isBody } from './authentication/signed-request.ts'
-import type { Addressed } from './foreign.ts'
-import type { HttpLimits } from './limits.ts'
-import { noBytes, parseBody, readBody } from './read-body.ts'
-import type { RequestScope, RequestTracker } from './request-scope.ts'
+import { type Connections, createPipelining, type Pipelining } from './connections.ts'
+import type { HttpLimits, Waiting } from './limits.ts'
+import {
+  asObject,
+  checked,
+  checkedParams,
+  memberCheck,
+  noBytes,
+  parseBody,
+  readBody,
+  readQuery,
+} from './request-input.ts'
 import type { Route } from './route.ts'
-import { send } from './send.ts'
 import type { Service } from './service.ts'
-import type { Waiting } from './waiting.ts'
+
+/** The parts of a request that the check of Host and Origin reads. */
+export type Addressed = Pick<IncomingMessage, 'url' | 'headers' | 'headersDistinct'>
 
 /** What every route needs. */
 export interface HttpContext {
   readonly service: Service
-  /** Finds out who asks; rejects with UNAUTHENTICATED. */
-  readonly authenticate: ReturnType<typeof anyOf>['authenticate']
+  /** Identifies the caller; rejects with UNAUTHENTICATED. */
+  readonly authenticate: Authenticate
   readonly limits: HttpLimits
   readonly log: HttpLog
   readonly tracker: RequestTracker
-  /** Takes a place for a request that may take long. */
+  /** Takes a slot for a request that may take long. */
   readonly hold: Waiting['hold']
-  /** Only this machine can reach the server. */
+  /** Whether the server listens on loopback only. */
   readonly local: boolean
   refuseForeign(request: Addressed): void
 }
 
-/** A request as the router hands it over. */
+/** A request as the router passes it. */
 export interface IncomingRequest {
   readonly request: IncomingMessage
   readonly response: ServerResponse
@@ -41,12 +49,11 @@ export interface IncomingRequest {
 
 type Handler = (incoming: IncomingRequest) => Promise<void>
 
-const nobody: Known = { identity: { principal: 'nobody', tenant: 'none', permissions: [] } }
-/** Whoever came over TLS once comes no other way for a year. */
+const anonymous: Known = { identity: { principal: 'nobody', tenant: 'none', permissions: [] } }
+/** HSTS: a browser that has used TLS once uses nothing else for a year. */
 const secureForAYear = 'max-age=31536000'
-const idForm = /^[A-Za-z0-9._:-]{1,200}$/
 
-/** One route as a function of a request; it answers whatever happens, and never rejects. */
+/** One route as a handler; it always answers, and never rejects. */
 export function handleRoute(route: Route, context: HttpContext): Handler {
   const checkQuery = memberCheck('The query', route.query ?? {})
   const checkBody = memberCheck('The body', route.body?.members ?? {}, route.body?.required)
@@ -70,7 +77,7 @@ export function handleRoute(route: Route, context: HttpContext): Handler {
   return handleRequest(context, route.path, handle)
 }
 
-/** What goes on for long after its head is out ends with the credential that it was asked with. */
+/** A response that stays open ends when its credential is no longer valid. */
 function recheckOpen(
   { kind }: Answer,
   context: HttpContext,
@@ -79,12 +86,12 @@ function recheckOpen(
   identity: Identity,
 ): void {
   if (kind === 'events') recheck(context, incoming, scope, identity)
-  // A server that closes lets a download finish, so that `stop` does not end it.
+  // A server that closes lets a download finish, so `stop` does not end it.
   const end = (): void => void incoming.response.destroy()
   if (kind === 'content') recheck(context, incoming, { ...scope, end }, identity)
 }
 
-/** Answers a request with what the work gives or is refused for. */
+/** Handles a request: sends the answer of the work, or its error. */
 export function handleRequest(
   context: HttpContext,
   path: string,
@@ -98,15 +105,16 @@ export function handleRequest(
     const scope = tracker.enter(response)
     const started = performance.now()
     const named = { method: request.method, path }
-    const failed = (err: unknown): void => log.error({ ...named, err }, 'An answer broke off.')
+    const failed = (err: unknown): void => log.error({ ...named, err }, 'A response was cut off.')
     let answer: Answer
     try {
-      if (tracker.closing) throw new ToolError('SERVICE_UNAVAILABLE', 'The service is about to stop.')
+      if (tracker.closing)
+        throw new ToolError('SERVICE_UNAVAILABLE', 'The service is stopping; retry on another instance or later.')
       context.refuseForeign(request)
       answer = await work(incoming, scope)
     } catch (thrown) {
       const error = asToolError(thrown)
-      if (error.code === 'INTERNAL') log.error({ ...named, err: thrown }, 'A request could not be handled.')
+      if (error.code === 'INTERNAL') log.error({ ...named, err: thrown }, 'A request failed with an internal error.')
       answer = problem(error)
     }
     if (tracker.closing && !response.headersSent) response.setHeader('connection', 'close')
@@ -130,7 +138,7 @@ export async function identify(
   signal: AbortSignal,
 ): Promise<Known> {
   const local = access === 'local' && context.local
-  if (access === 'open' || (local && request.headers.authorization === undefined)) return nobody
+  if (access === 'open' || (local && request.headers.authorization === undefined)) return anonymous
   const known = await authenticated(request, context, signal)
   if (local || permission === undefined || holds(known.identity, permission)) return known
   throw new ToolError('DENIED', `This needs the permission ${permission}.`, { details: { permission } })
@@ -147,99 +155,17 @@ async function authenticated(
   return known
 }
 
-/** Throws UNAUTHENTICATED when the bytes of a body are not those that the signature of its request covers. */
+/** Throws UNAUTHENTICATED when the body does not have the digest that the signature of its request covers. */
 export function requireSigned(bytes: Uint8Array, { bodyDigest }: Known): void {
   if (bodyDigest !== undefined && !isBody(bytes, bodyDigest)) throw unauthenticated()
 }
 
-/** Ids go into queries and files; a text that cannot be one of ours is not looked for. Tools have ids of another form. */
-function checkedParams(
-  { path }: Route,
-  params: { readonly [name: string]: string },
-): { readonly [name: string]: string } {
-  const { id } = params
-  if (id === undefined || idForm.test(id) || path.startsWith('/v1/tools/')) return params
-  throw new ToolError('NOT_FOUND', 'There is nothing under this id.')
-}
-
-function checked(value: JsonObject, check: MemberCheck): JsonObject {
-  check(value)
-  return value
-}
-
-/** Looking for a name that was meant takes time, and nobody reads more. */
-const mostIssues = 20
-/** Further characters of a name say nothing about what was meant. */
-const longestName = 64
-
-/** Refuses an object with members that nobody reads, or that are not what they should be. */
-type MemberCheck = (value: JsonObject) => void
-
-/** Compiles the check once; what a schema refers to is left to whoever reads it, who knows more about it. */
-export function memberCheck(
-  what: string,
-  members: { readonly [name: string]: JsonSchema },
-  required: readonly string[] = [],
-): MemberCheck {
-  const known = Object.keys(members)
-  const validator = compileSchema({ type: 'object', properties: withoutReferences(members), required })
-  return (value) => {
-    const unknown = Object.keys(value).filter((name) => !known.includes(name))
-    const strange = unknown.slice(0, mostIssues).map((name) => unknownMember(name.slice(0, longestName), known))
-    const issues = [...strange, ...validator.issues(value)].slice(0, mostIssues)
-    if (issues.length === 0) return
-    const text = issues.map(({ path, message }) => `${path === '' ? 'it' : path} ${message}`).join('; ')
-    throw new ToolError('PAYLOAD_INVALID', `${what} cannot be taken: ${text.slice(0, 2_000)}.`, { details: { issues } })
-  }
-}
-
-/** The object that a body or a query must be. */
-function asObject(what: string, value: Json): JsonObject {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
-  throw new ToolError('PAYLOAD_INVALID', `${what} must be a JSON object.`, {
-    details: { issues: [{ path: '', message: 'must be an object' }] },
-  })
-}
-
-function unknownMember(name: string, known: readonly string[]): Issue {
-  const [near] = nearest(name, known, { limit: 1 })
-  const hint = near === undefined ? '' : ` (did you mean "${near}"?)`
-  const pointer = name.replaceAll('~', '~0').replaceAll('/', '~1')
-  return { path: `/${pointer}`, message: `is not known here${hint}` }
-}
-
-function withoutReferences(members: { readonly [name: string]: JsonSchema }): { [name: string]: JsonSchema } {
-  const open = (schema: unknown): unknown => {
-    if (Array.isArray(schema)) return schema.map(open)
-    if (typeof schema !== 'object' || schema === null) return schema
-    if ('$ref' in schema) return true
-    return Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, open(value)]))
-  }
-  return open(members) as { [name: string]: JsonSchema }
-}
-
-/**
- * A query as JSON: texts become the numbers that the schemas ask for, as far as they are numbers. What is empty is absent,
- * unless its schema says that it may be empty.
- */
-function readQuery(given: unknown, members: { readonly [name: string]: JsonSchema }): JsonObject {
-  const query: JsonObject = {}
-  for (const [name, value] of Object.entries(given as JsonObject)) {
-    const schema = Object.hasOwn(members, name) ? members[name] : undefined
-    const { type, minLength } = typeof schema === 'object' ? schema : {}
-    if (value === '' && minLength !== 0) continue
-    const number = type === 'integer' && typeof value === 'string' && /^[0-9]{1,16}$/.test(value)
-    Object.defineProperty(query, name, { value: number ? Number(value) : value, enumerable: true })
-  }
-  return query
-}
-
-/** So many looks in a row may find out nothing, as when the database is away for a moment. */
+/** The number of failed lookups in a row that are tolerated, as when the database is briefly unavailable. */
 const mostDoubts = 5
 
 /**
- * Looks now and then, as long as an answer is open, whether the credential of its request would be let in again as the
- * same identity. Once it would not, because it was revoked or is over, or nobody can tell for long, the visit ends.
+ * Authenticates the credential of a request again at intervals while its response is open. The request ends when the
+ * credential is revoked, has expired or belongs to another identity, or when lookups fail for too long.
  */
 export function recheck(
   { authenticate, limits }: Pick<HttpContext, 'authenticate' | 'limits'>,
@@ -247,12 +173,13 @@ export function recheck(
   scope: RequestScope,
   identity: Identity,
 ): void {
-  // The response of a client who has gone is closed already, and would not tell of it again.
+  // The response of a disconnected client is closed already, and emits no further event.
   if (scope.stop.aborted) return
   const { method = '', url: path = '', headers } = request
   const allowed = canonicalJson(identity as never)
   let doubts = 0
-  const end = (): void => scope.end(new ToolError('UNAUTHENTICATED', 'The credential of this stream counts no longer.'))
+  const end = (): void =>
+    scope.end(new ToolError('UNAUTHENTICATED', 'The credential of this stream is no longer valid.'))
   const look = async (): Promise<void> => {
     try {
       const known = await authenticate({ method, path, headers, again: true }, scope.stop)
@@ -271,17 +198,90 @@ export function recheck(
 }
 
 /**
- * What answers every method of one path by itself. Host and Origin are checked before, and what it throws is answered as
- * on every route; who asks, and how long a body may be, it finds out with what the house has.
+ * A handler of every method of one path. Host and Origin are checked before it, and what it throws is answered as on
+ * every route; it authenticates the caller and reads the body itself, with the functions of the context.
  */
 export interface Mount {
   readonly path: string
   handle(incoming: IncomingRequest, scope: RequestScope, context: HttpContext): Promise<Answer>
 }
 
-/** Where the HTTP door writes what happened; a pino logger fits. */
+/** The log of the HTTP server; a pino logger fits. */
 export interface HttpLog {
   debug(fields: object, message: string): void
   info(fields: object, message: string): void
   error(fields: object, message: string): void
+}
+
+/** The lifetime of one request, for its handler. */
+export interface RequestScope {
+  /** Aborts when the client has disconnected. */
+  readonly gone: AbortSignal
+  /** Aborts when the client has disconnected, the server closes, or `end` is called. */
+  readonly stop: AbortSignal
+  /** Aborts `stop` with this reason, which ends waiting and streaming. */
+  end(reason: ToolError): void
+}
+
+/** Tracks connections and requests, so that a server that closes can end them. */
+export interface RequestTracker {
+  readonly closing: boolean
+  connect(socket: Socket): void
+  /** Decides when a request is handled: those of one connection are handled one at a time. */
+  readonly pipelining: Pipelining
+  enter(response: ServerResponse): RequestScope
+  /** A request of a connection was authenticated; see `Connections`. */
+  authenticated(socket: Socket, identity: Identity): void
+  /** The current, or last, response of a connection. */
+  current(socket: Socket): ServerResponse | undefined
+  /**
+   * Aborts the requests that only wait; others may finish. A connection is closed when it has no request: one that
+   * never had a request is not idle to Node, which would wait for it.
+   */
+  close(): void
+}
+
+export function createRequestTracker(connections: Connections): RequestTracker {
+  const sockets = new Map<Socket, ServerResponse | undefined>()
+  const inside = new Set<AbortController>()
+  let closing = false
+  return {
+    get closing() {
+      return closing
+    },
+    connect(socket) {
+      sockets.set(socket, undefined)
+      socket.once('close', () => sockets.delete(socket))
+    },
+    pipelining: createPipelining(),
+    enter(response) {
+      const [gone, stop] = [new AbortController(), new AbortController()]
+      const { socket } = response
+      if (socket !== null) sockets.set(socket, response)
+      const end = socket === null ? undefined : connections.begin(socket, response.req)
+      inside.add(stop)
+      response.on('error', () => undefined)
+      response.once('close', () => {
+        inside.delete(stop)
+        end?.()
+        if (closing) socket?.destroySoon()
+        if (response.writableFinished) return
+        const left = new ToolError('CANCELLED', 'The client disconnected.')
+        gone.abort(left)
+        stop.abort(left)
+      })
+      return { gone: gone.signal, stop: stop.signal, end: (reason) => stop.abort(reason) }
+    },
+    authenticated: (socket, identity) => connections.authenticated(socket, identity),
+    current: (socket) => sockets.get(socket),
+    close() {
+      closing = true
+      const reason = new ToolError(
+        'SERVICE_UNAVAILABLE',
+        'The service is stopping; retry on another instance or later.',
+      )
+      for (const stop of inside) stop.abort(reason)
+      for (const [socket, response] of sockets) if (response?.writableFinished ?? true) socket.destroy()
+    },
+  }
 }

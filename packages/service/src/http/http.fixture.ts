@@ -1,28 +1,27 @@
 import { connect } from 'node:net'
 import type { TestContext } from 'node:test'
 import type { Identity } from '@gantry/contract'
-import { newApiKey } from '../config/key-file.ts'
-import { anyOf } from './authentication/authenticator.ts'
-import { keyFileAuthenticator } from './authentication/key-file.ts'
+import { newApiKey } from '../config/service-files.ts'
+import { anyOf, keyFileAuthenticator } from './authentication/authenticator.ts'
 import { createHttpServer, type HttpOptions, type HttpServer } from './server.ts'
 import { type FakeService, fakeService } from './service.fixture.ts'
 
 export const owner: Identity = { principal: 'owner', tenant: 'acme', permissions: ['*'] }
 export const stranger: Identity = { principal: 'stranger', tenant: 'other', permissions: ['*'] }
 
-/** What a server of a test wrote into its log. */
+/** The log of a test server. */
 export interface Lines {
   readonly lines: { readonly level: string; readonly fields: object; readonly message: string }[]
 }
 
-/** A server with a fake service behind it, closed when the test ends. */
+/** A server with a fake service, closed when the test ends. */
 export interface Rig extends Lines {
   readonly service: FakeService
   readonly server: HttpServer
   readonly key: string
   /** A key of another tenant. */
   readonly otherKey: string
-  /** A request with the owner's key, unless it says otherwise. */
+  /** Sends a request with the owner's key, unless it has another one. */
   ask(path: string, init?: RequestInit): Promise<Response>
   post(path: string, body: unknown, headers?: { readonly [name: string]: string }): Promise<Response>
 }
@@ -55,7 +54,7 @@ export async function startRig(
   return { service, server, key, otherKey, ask, post, lines }
 }
 
-/** Sends bytes as they are and gives everything that comes back until the connection ends. */
+/** Sends raw bytes and resolves with everything that comes back until the connection ends. */
 export function exchange(server: HttpServer, pieces: readonly (string | Uint8Array)[]): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(server.port, server.host)
@@ -69,7 +68,7 @@ export function exchange(server: HttpServer, pieces: readonly (string | Uint8Arr
   })
 }
 
-/** The parts of an answer that `exchange` gave. */
+/** Parses the text that `exchange` returned. */
 export function partsOf(answer: string): { status: number; head: string; body: string } {
   const [head = '', ...rest] = answer.split('\r\n\r\n')
   return { status: Number(/^HTTP\/1\.1 ([0-9]{3})/.exec(head)?.[1]), head, body: rest.join('\r\n\r\n') }

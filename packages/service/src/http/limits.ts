@@ -1,31 +1,33 @@
+import type { ServerResponse } from 'node:http'
+import { type Identity, ToolError } from '@gantry/contract'
 import type { ServiceSettings } from '../config/service-settings.ts'
 
 /** Limits of the HTTP API, in bytes, milliseconds or pieces. */
 export interface HttpLimits {
   readonly bodyBytes: number
   readonly headerBytes: number
-  /** Time for the headers of a request, and for all of it. */
+  /** The timeout of a request's headers, and of the whole request. */
   readonly headersMs: number
   readonly requestMs: number
-  /** How long a connection stays open without a request. */
+  /** The time that a connection stays open without a request. */
   readonly keepAliveMs: number
-  /** A tenth of them is kept for requests that do not wait. */
+  /** A tenth of them is reserved for requests that do not wait. */
   readonly connections: number
   /** Connections of one client address, an IPv6 one by its first 64 bits; half of `connections` when absent. */
   readonly connectionsPerAddress?: number
   /** Addresses and networks of many clients, such as proxies, which are not limited by address. */
   readonly sharedAddresses: readonly string[]
-  /** How long a connection stays open on which no request was authenticated. */
+  /** The time that a connection stays open without an authenticated request. */
   readonly unauthenticatedMs: number
-  /** Streams and waiting requests of one tenant, and of one principal, at a time. */
+  /** The limits of streams and waiting requests, of one tenant and of one principal. */
   readonly waitingPerTenant: number
   readonly waitingPerPrincipal: number
-  /** How long a request may wait for the end of a call at most, and when it does not say. */
+  /** The longest wait of a request for the end of a call, and the default. */
   readonly maxWaitMs: number
   readonly waitMs: number
-  /** How often a stream of events says that it is still there. */
+  /** The interval of heartbeats in an event stream. */
   readonly heartbeatMs: number
-  /** How often it is looked whether the credential of an open stream still counts. */
+  /** The interval at which the credential of an open stream is checked. */
   readonly recheckMs: number
 }
 
@@ -46,7 +48,7 @@ export const defaultHttpLimits: HttpLimits = {
   recheckMs: 1_000,
 }
 
-/** The limits of the settings; those that follow the configuration are read anew each time. */
+/** The limits of the settings; those that follow the configuration are read each time. */
 export function httpLimits(settings: ServiceSettings): Partial<HttpLimits> {
   const { connections, connectionsPerAddress, sharedAddresses, unauthenticatedMs } = settings
   return {
@@ -66,6 +68,58 @@ export function httpLimits(settings: ServiceSettings): Partial<HttpLimits> {
   }
 }
 
-/** Arguments may be 64 levels deep, and stand a few levels below the body of a request. */
+/** Arguments may be 64 levels deep, and are a few levels below the body of a request. */
 export const bodyDepth = 72
 export const bodyNodes = 100_000
+
+/**
+ * Counts the requests that may take long: streams, waits for the end of a call, and downloads. Each holds one of the
+ * limited connections, so that no caller may use them all.
+ */
+export interface Waiting {
+  /**
+   * Takes a slot for a request until its response is sent or its client disconnects. Throws RATE_LIMITED when its
+   * principal or its tenant is at its limit, or only the connections are left that are reserved for requests that do
+   * not wait.
+   */
+  hold(identity: Identity, response: ServerResponse, scope: { readonly gone: AbortSignal }): void
+}
+
+/** The share of all connections that is reserved for requests that do not wait. */
+const reservedShare = 0.1
+const retryAfterMs = 1_000
+
+type WaitingLimits = Pick<HttpLimits, 'connections' | 'waitingPerTenant' | 'waitingPerPrincipal'>
+
+/** The limits are read for each request, because they follow the configuration. */
+export function createWaiting(limits: WaitingLimits): Waiting {
+  const held = new Map<string, number>()
+  const change = (key: string, by: 1 | -1): void => {
+    const count = (held.get(key) ?? 0) + by
+    if (count > 0) held.set(key, count)
+    else held.delete(key)
+  }
+  return {
+    hold({ tenant, principal }, response, { gone }) {
+      // The response of a disconnected client is closed already, and emits no further event.
+      gone.throwIfAborted()
+      const { connections, waitingPerTenant, waitingPerPrincipal } = limits
+      const places = [
+        { key: JSON.stringify([tenant, principal]), most: waitingPerPrincipal, whose: 'of this principal' },
+        { key: JSON.stringify([tenant]), most: waitingPerTenant, whose: 'of this tenant' },
+        { key: '', most: Math.max(1, Math.floor(connections * (1 - reservedShare))), whose: 'of all callers' },
+      ]
+      const full = places.find(({ key, most }) => (held.get(key) ?? 0) >= most)
+      if (full !== undefined) throw crowded(full)
+      for (const { key } of places) change(key, 1)
+      response.once('close', () => {
+        for (const { key } of places) change(key, -1)
+      })
+    },
+  }
+}
+
+function crowded({ most, whose }: { readonly most: number; readonly whose: string }): ToolError {
+  const message = `${most} streams and waiting requests ${whose} are open already; close some, or send the request without waitMs.`
+  return new ToolError('RATE_LIMITED', message, { stage: 'admit', details: { retryAfterMs, scope: 'caller' } })
+}

@@ -11,8 +11,8 @@ const keys: { readonly [key: string]: readonly string[] } = {
   owner: ['*'],
 }
 
-/** What each key is told, none being no key. */
-async function told(t: Parameters<typeof startRig>[0], host: string): Promise<{ [key: string]: string }> {
+/** The scope of the metrics, or the status, for each key; `none` sends no key. */
+async function scopes(t: Parameters<typeof startRig>[0], host: string): Promise<{ [key: string]: string }> {
   const metrics = async (scope?: string) => ({ type: 'text/plain', text: String(scope) })
   const { server } = await startRig(
     t,
@@ -35,19 +35,25 @@ async function told(t: Parameters<typeof startRig>[0], host: string): Promise<{ 
   return answers
 }
 
-test('the whole of the metrics is for who holds gantry:operate and gantry:tenants, on this machine too', async (t) => {
+test('the metrics of all tenants need gantry:operate and gantry:tenants, on loopback too', async (t) => {
   const whole = { whole: 'whole', owner: 'whole' }
-  assert.deepEqual(await told(t, '127.0.0.1'), {
-    ...{ none: 'shared', wrong: '401', plain: 'shared', operator: 'shared' },
+  assert.deepEqual(await scopes(t, '127.0.0.1'), {
+    none: 'shared',
+    wrong: '401',
+    plain: 'shared',
+    operator: 'shared',
     ...whole,
   })
-  assert.deepEqual(await told(t, '0.0.0.0'), {
-    ...{ none: '401', wrong: '401', plain: '403', operator: 'shared' },
+  assert.deepEqual(await scopes(t, '0.0.0.0'), {
+    none: '401',
+    wrong: '401',
+    plain: '403',
+    operator: 'shared',
     ...whole,
   })
 })
 
-test('a phase that no row of the audit record has is refused with those that there are', async (t) => {
+test('an unknown audit phase is refused with the list of phases', async (t) => {
   const { ask } = await startRig(t)
   assert.equal((await ask('/v1/audit?phase=refused')).status, 200)
   for (const path of ['/v1/audit?phase=foo', '/v1/audit/export?phase=foo']) {

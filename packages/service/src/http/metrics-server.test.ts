@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { get } from 'node:http'
-import { createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { test } from 'node:test'
 import { serveMetrics } from './metrics-server.ts'
 
@@ -28,7 +28,7 @@ function asked(port: number, headers: { readonly [name: string]: string }): Prom
   })
 }
 
-test('the port of the metrics answers to names of this machine and to configured ones, and to no page', async (t) => {
+test('the metrics port answers to local and configured host names, and to no page', async (t) => {
   const port = await freePort()
   t.after(await serveMetrics({ host: '127.0.0.1', port, hosts: ['gantry.example'] }, service))
   for (const host of [`127.0.0.1:${port}`, 'localhost', 'gantry.example'])
@@ -40,4 +40,25 @@ test('the port of the metrics answers to names of this machine and to configured
   }
   const [status] = await asked(port, { host: 'localhost', origin: 'http://evil.example' })
   assert.equal(status, 403)
+})
+
+test('the metrics port limits the connections of an address and their age, and still answers', async (t) => {
+  const port = await freePort()
+  const limits = {
+    connections: 4,
+    connectionsPerAddress: 2,
+    sharedAddresses: [],
+    unauthenticatedMs: 100,
+    waitingPerTenant: 0,
+    waitingPerPrincipal: 0,
+  }
+  t.after(await serveMetrics({ host: '127.0.0.1', port, hosts: [] }, service, limits))
+  const sockets = Array.from({ length: 6 }, () => connect(port, '127.0.0.1').on('error', () => undefined))
+  const closed = sockets.map((socket) => new Promise<void>((resolve) => socket.once('close', () => resolve())))
+  t.after(() => {
+    for (const socket of sockets) socket.destroy()
+  })
+  await Promise.all(closed.slice(0, 4))
+  assert.deepEqual(await asked(port, { host: 'localhost' }), [200, 'scope whole\n'])
+  await Promise.all(closed)
 })

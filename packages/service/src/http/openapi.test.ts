@@ -28,7 +28,7 @@ async function documentOf({ ask }: Rig): Promise<Document> {
   return (await (await ask('/v1/openapi.json')).json()) as Document
 }
 
-/** A schema of the document that stands alone. */
+/** A schema of the document with everything that it refers to. */
 function standalone(document: Document, schema: JsonSchema): Validator {
   const text = JSON.stringify({ $ref: '#/$defs/it', $defs: { ...document.components.schemas, it: schema } })
   return compileSchema(JSON.parse(text.replaceAll('#/components/schemas/', '#/$defs/')) as JsonSchema, {
@@ -36,7 +36,7 @@ function standalone(document: Document, schema: JsonSchema): Validator {
   })
 }
 
-/** Asks, and holds the answer to what the document says of it. Gives the operations and statuses that were seen. */
+/** Sends a request, and checks the response against the document. Returns the operations and statuses that occurred. */
 async function walker(t: TestContext, rig: Rig) {
   const document = await documentOf(rig)
   const seen = new Set<string>()
@@ -77,7 +77,7 @@ const json = (body: unknown): RequestInit => ({
   headers: { 'content-type': 'application/json' },
 })
 
-test('every documented method of every documented path is there, and nothing else is', async (t) => {
+test('the routes of the server are exactly those of the document', async (t) => {
   const rig = await startRig(t)
   const document = await documentOf(rig)
   const documented = Object.entries(document.paths).flatMap(([path, methods]) =>
@@ -102,15 +102,21 @@ test('every documented method of every documented path is there, and nothing els
   assert.deepEqual(methodsOf({ method: 'GET', path: '/v1/calls' }), ['GET', 'HEAD'])
 })
 
-test('what the server answers is what the document says, route by route', async (t) => {
+test('the responses of every route match the document', async (t) => {
   const rig = await startRig(t)
   const { check, seen, document } = await walker(t, rig)
   const bytes = new TextEncoder().encode('content')
   const ref = { id: 'a1', name: 'a', mimeType: 'application/octet-stream', bytes: bytes.length, digest: 'sha256:0' }
   rig.service.artifacts.set('a1', { ref, tenant: 'acme', bytes })
-  const letter = { id: '7', source: 'postgres', reason: 'It died.', code: 'DELIVERY_EXHAUSTED', deliveries: 3 }
+  const deadLetter = { id: '7', source: 'postgres', reason: 'It died.', code: 'DELIVERY_EXHAUSTED', deliveries: 3 }
   const payload = { kind: 'call', tool: 'demo:add', args: { a: 1, b: 2 } }
-  rig.service.letters.push({ ...letter, payload, callId: 'c', tool: 'demo:add', createdAt: new Date().toISOString() })
+  rig.service.deadLetterRows.push({
+    ...deadLetter,
+    payload,
+    callId: 'c',
+    tool: 'demo:add',
+    createdAt: new Date().toISOString(),
+  })
 
   const call = { tool: 'demo:countdown', args: { from: 2, delayMs: 1 } }
   const { callId } = (await check('/v1/calls', '/v1/calls', json(call))) as Result
@@ -156,8 +162,18 @@ test('what the server answers is what the document says, route by route', async 
   await check('/v1/dead-letters/7/redrive', '/v1/dead-letters/{id}/redrive', { method: 'POST' })
   await check('/v1/dead-letters/7/discard', '/v1/dead-letters/{id}/discard', { method: 'POST' })
   rig.service.questions.push({
-    ...{ id: 'ap_1', state: 'open', callId: 'c1', tool: 'demo:add:1.0.0', principal: 'ada', reason: 'It costs.' },
-    ...{ args: { a: 1 }, argsBytes: 7, fingerprint: 'f', approvers: [], askedAt: time, expiresAt: time },
+    id: 'ap_1',
+    state: 'open',
+    callId: 'c1',
+    tool: 'demo:add:1.0.0',
+    principal: 'ada',
+    reason: 'It costs.',
+    args: { a: 1 },
+    argsBytes: 7,
+    fingerprint: 'f',
+    approvers: [],
+    askedAt: time,
+    expiresAt: time,
   })
   await check('/v1/approvals?state=all', '/v1/approvals')
   await check('/v1/approvals?state=some', '/v1/approvals')
@@ -217,14 +233,14 @@ test('what the server answers is what the document says, route by route', async 
   )
 })
 
-test('the check of answers can fail', async (t) => {
+test('the check of responses can fail', async (t) => {
   const rig = await startRig(t)
   const document = await documentOf(rig)
   const validator = standalone(document, { $ref: '#/components/schemas/CallView' })
   assert.ok(validator.issues({ callId: 'x', state: 'asleep' }).length > 0)
 })
 
-test('the document is one that our own import makes tools of, and they work', async (t) => {
+test('the document can be imported as tools, and they work', async (t) => {
   const rig = await startRig(t)
   const imported = importOpenapi(await documentOf(rig), { name: 'gantry', baseUrl: rig.server.url })
   assert.deepEqual(imported.report.leftOut, [])

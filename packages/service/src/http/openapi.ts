@@ -3,7 +3,7 @@ import { schemas } from '@gantry/contract/schemas'
 import type { AnswerDoc, Route } from './route.ts'
 import { idParameter, ref, viewSchemas } from './schemas.ts'
 
-/** What every route may answer; those behind a key may refuse the caller besides, and those with a body its size. */
+/** The errors of every route; routes with a key can also refuse the caller, and those with a body its size. */
 const common: readonly ErrorCode[] = [
   ...(['PAYLOAD_INVALID', 'DENIED', 'INTERNAL', 'SERVICE_UNAVAILABLE', 'STORE_UNAVAILABLE'] as const),
 ]
@@ -78,7 +78,7 @@ function responses({ method, answers, errors = [], access }: Route): { [status: 
     ...(method === 'POST' ? (['PAYLOAD_TOO_LARGE'] as const) : []),
     ...errors,
   ])
-  const byStatus = Map.groupBy(possible, (code) => (codes[code] as CodeInfo).http)
+  const byStatus = Map.groupBy(possible, (code): CodeInfo['http'] => codes[code].http)
   for (const [status, names] of byStatus) {
     const content = { 'application/json': { schema: ref('ErrorBody') } }
     refused[status] = { description: `${names.toSorted().join(', ')}.`, content }
@@ -105,13 +105,13 @@ function response(
 type Named = { [name: string]: JsonSchema }
 
 /**
- * Every schema of the document by its name. Those of the contract stand alone, each with parts of its own; here the
- * parts stand beside them, once, because few readers of OpenAPI know schemas with ids of their own.
+ * Every schema of the document by its name. The schemas of the contract each have definitions of their own; here these
+ * are components as well, once, because few OpenAPI readers support schemas with their own ids.
  */
 function componentSchemas(): Named {
   const { result, 'stream-event': streamEvent, chain, 'chain-result': chainResult } = schemas
   const named: Named = {}
-  // A part of a chain is called like a call of the service, and is not one.
+  // A definition of a chain has the name of a schema of the service, and is another one.
   takeParts(named, result, '')
   takeParts(named, chain, 'Chain')
   takeParts(named, chainResult, '')
@@ -129,13 +129,13 @@ function takeParts(
   for (const [part, definition] of Object.entries(schema.$defs)) named[nameOf(part, prefix)] = moved(definition, prefix)
 }
 
-/** A schema without what belongs to a document of its own. */
+/** A schema without the keywords of a document of its own. */
 function own(schema: { readonly [keyword: string]: unknown }, prefix: string): JsonSchema {
   const { $schema: _dialect, $id: _id, $defs: _parts, ...rest } = schema
   return moved(rest, prefix) as JsonSchema
 }
 
-/** The same with its references to parts led to where these are now. */
+/** The same with its references pointing to the components. */
 function moved<T>(schema: T, prefix: string): T {
   if (Array.isArray(schema)) return schema.map((item: unknown) => moved(item, prefix)) as T
   if (typeof schema !== 'object' || schema === null) return schema

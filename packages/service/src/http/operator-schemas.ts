@@ -8,13 +8,19 @@ const time = { type: 'string', format: 'date-time' } as const
 
 const row = {
   type: 'object',
-  description: 'A row of the audit record.',
+  description: 'An entry of the audit log.',
   properties: {
-    ...{ seq: { type: 'integer' }, at: time, tenant: text, principal: text },
+    seq: { type: 'integer' },
+    at: time,
+    tenant: text,
+    principal: text,
     callId: { ...text, description: 'The call, or what else was acted on.' },
     phase: { ...text, description: 'start, intent, end, lost, released; refused; admin, redrive, discard.' },
     tool: { ...text, description: 'The tool, or what was done.' },
-    ...{ fence: count, worker: text, status: text, code: text },
+    fence: count,
+    worker: text,
+    status: text,
+    code: text,
     config: { ...text, description: 'The version of the configuration, with its policy, that decided.' },
     details: { description: 'Of privileged calls the arguments, without secrets.' },
   },
@@ -34,12 +40,12 @@ const finding = {
 
 const verdict = {
   type: 'object',
-  description: 'Whether the audit record is as it was sealed.',
+  description: 'The verification of the audit log against its seals.',
   properties: {
     ok: { type: 'boolean' },
     seals: count,
     rows: count,
-    unsealed: { ...count, description: 'Rows at the end that no seal stands for yet.' },
+    unsealed: { ...count, description: 'Rows at the end that are not sealed yet.' },
     head: { ...text, description: 'The last seal: kept elsewhere, it shows later that the end was not cut off.' },
     retired: {
       description: 'The last seal that the retention removed, and whether a key proves it.',
@@ -59,12 +65,23 @@ const texts = { type: 'array', items: text } as const
 
 const key = {
   type: 'object',
-  description: 'A key of the API, without what lets it in.',
+  description: 'A key of the API, without its secret.',
   properties: {
-    ...{ id: text, kind: { enum: ['bearer', 'signing'] }, name: text, tenant: text, principal: text },
-    ...{ permissions: texts, roles: texts, tools: texts, state: { enum: ['live', 'expired', 'revoked'] } },
-    ...{ createdAt: time, createdBy: text, expiresAt: time, revokedAt: time, lastUsedAt: time },
-    replaces: { ...text, description: 'The key in whose place it came.' },
+    id: text,
+    kind: { enum: ['bearer', 'signing'] },
+    name: text,
+    tenant: text,
+    principal: text,
+    permissions: texts,
+    roles: texts,
+    tools: texts,
+    state: { enum: ['live', 'expired', 'revoked'] },
+    createdAt: time,
+    createdBy: text,
+    expiresAt: time,
+    revokedAt: time,
+    lastUsedAt: time,
+    replaces: { ...text, description: 'The key that it replaces.' },
   },
   required: [
     ...(['id', 'kind', 'name', 'tenant', 'principal', 'permissions', 'roles', 'state'] as const),
@@ -79,12 +96,12 @@ const anyObject = { type: 'object' } as const
 
 const policy = {
   type: 'object',
-  description: 'The policy as it is at work.',
+  description: 'The policy in force.',
   properties: {
-    version: { ...text, description: 'Of the snapshot that calls see, as it stands in the audit.' },
+    version: { ...text, description: 'The version of the current snapshot, as in the audit log.' },
     stored: {
       type: 'object',
-      description: 'What was set over the API; absent while nothing was.',
+      description: 'The policy that was set over the API; absent while none was.',
       properties: { version: count, document: anyObject, createdAt: time, createdBy: text },
       required: ['version', 'document', 'createdAt', 'createdBy'],
     },
@@ -94,16 +111,16 @@ const policy = {
 
 const policyAnswer = {
   type: 'object',
-  description: 'What would be decided on a call, and why.',
+  description: 'The decision on a call, and its reason.',
   properties: {
     version: text,
     tool: text,
     effect: { enum: ['allow', 'deny', 'ask', 'unavailable'] },
     reason: text,
     rule: { ...text, description: 'The rule that decides; absent when none does.' },
-    missing: { ...texts, description: 'Permissions that the tool asks for and the caller does not hold.' },
+    missing: { ...texts, description: 'Permissions that the tool requires and the caller lacks.' },
     floor: { ...text, description: 'The least isolation that a program of the call would get.' },
-    approvers: { ...texts, description: 'Roles that may approve besides those who always may.' },
+    approvers: { ...texts, description: 'Roles that may approve, in addition to the permission to.' },
     exists: { type: 'boolean', description: 'Where false, a call ends with TOOL_NOT_FOUND.' },
     visible: { type: 'boolean', description: 'Whether discovery shows the tool to the caller.' },
     valid: { type: 'boolean', description: 'Where false, a call ends with INPUT_INVALID before this is decided.' },
@@ -111,5 +128,5 @@ const policyAnswer = {
   required: ['version', 'tool', 'effect', 'reason', 'missing', 'exists', 'visible', 'valid'],
 } as const satisfies ObjectSchema<PolicyAnswer>
 
-/** The schemas of what is told of the policy. */
+/** The schemas of the policy routes. */
 export const policySchemas: { readonly [name: string]: JsonSchema } = { Policy: policy, PolicyAnswer: policyAnswer }

@@ -4,17 +4,17 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
-import type { Mount } from './handle-request.ts'
+import { stub } from '../stub.fixture.ts'
+import { createPipelining } from './connections.ts'
+import type { Mount, RequestScope } from './handle-request.ts'
 import { exchange, startRig } from './http.fixture.ts'
-import { createPipelining } from './pipelining.ts'
-import type { RequestScope } from './request-scope.ts'
 
 const head = 'host: 127.0.0.1\r\n'
 const get = (number: number): string => `GET /slow?n=${number} HTTP/1.1\r\n${head}\r\n`
 const post = (number: number): string =>
   `POST /slow?n=${number} HTTP/1.1\r\n${head}content-type: application/json\r\ncontent-length: 2\r\n\r\n{}`
 
-/** Counts who is worked on, each for as long as `gate` takes. */
+/** Counts the requests that are being handled, each for as long as `gate` takes. */
 function slowMount(gate: (scope: RequestScope) => Promise<unknown>) {
   const seen = { running: 0, most: 0, begun: 0 }
   const mount: Mount = {
@@ -31,7 +31,7 @@ function slowMount(gate: (scope: RequestScope) => Promise<unknown>) {
   return { seen, mount }
 }
 
-test('requests that come behind each other on a connection are worked on one by one, and answered in order', async (t) => {
+test('pipelined requests of a connection are handled one at a time, and answered in order', async (t) => {
   const { seen, mount } = slowMount(() => setImmediate())
   const { server } = await startRig(t, { mounts: [mount] })
   const numbers = Array.from({ length: 60 }, (_, index) => index)
@@ -42,7 +42,7 @@ test('requests that come behind each other on a connection are worked on one by 
   assert.deepEqual(seen, { running: 0, most: 1, begun: 61 })
 })
 
-test('those whose client has gone before their turn are not begun', async (t) => {
+test('pipelined requests whose client disconnected are not started', async (t) => {
   const left = Promise.withResolvers<void>()
   const { seen, mount } = slowMount(async ({ gone }) => {
     socket.destroy()
@@ -57,27 +57,25 @@ test('those whose client has gone before their turn are not begun', async (t) =>
   assert.deepEqual(seen, { running: 0, most: 1, begun: 1 })
 })
 
-test('a connection is read no further while more than a few wait on it, whoever reads on', async () => {
-  const told: string[] = []
+test('a connection stays paused while too many requests wait on it, also when Node resumes it', async () => {
+  const seen: string[] = []
   const socket = Object.assign(new EventEmitter(), {
     destroyed: false,
-    pause: () => told.push('pause'),
+    pause: () => seen.push('pause'),
     resume() {
-      told.push('resume')
+      seen.push('resume')
       socket.emit('resume')
     },
   })
   const turn = createPipelining()
   const waiting = Array.from({ length: 6 }, () => Object.assign(new EventEmitter(), { socket: null }))
-  const turns = waiting.map((response) =>
-    turn({ socket } as unknown as IncomingMessage, response as unknown as ServerResponse),
-  )
-  assert.deepEqual(told, ['pause', 'pause'])
+  const turns = waiting.map((response) => turn(stub<IncomingMessage>({ socket }), stub<ServerResponse>(response)))
+  assert.deepEqual(seen, ['pause', 'pause'])
   socket.emit('resume')
-  assert.deepEqual(told.splice(0), ['pause', 'pause', 'pause'])
+  assert.deepEqual(seen.splice(0), ['pause', 'pause', 'pause'])
   for (const response of waiting.slice(0, 3)) response.emit('socket', socket)
-  assert.deepEqual(told, ['resume'])
+  assert.deepEqual(seen, ['resume'])
   socket.emit('close')
   assert.deepEqual(await Promise.all(turns), [true, true, true, false, false, false])
-  assert.equal(await turn({ socket } as unknown as IncomingMessage, { socket } as unknown as ServerResponse), true)
+  assert.equal(await turn(stub<IncomingMessage>({ socket }), stub<ServerResponse>({ socket })), true)
 })

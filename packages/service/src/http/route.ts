@@ -4,27 +4,35 @@ import type { Answer } from './answer.ts'
 import type { HttpLimits } from './limits.ts'
 import type { Service } from './service.ts'
 
-/** A request, read and checked. */
-export interface Asked {
+/** A request, parsed and checked. */
+export interface ParsedRequest {
   readonly params: { readonly [name: string]: string }
   readonly query: JsonObject
   /** Empty when there was none. */
   readonly body: JsonObject
   readonly headers: IncomingHttpHeaders
-  /** Nobody's, where a route is open. */
+  /** Without permissions on an open route. */
   readonly identity: Identity
-  /** Aborts when the client has gone. */
+  /** Aborts when the client has disconnected. */
   readonly gone: AbortSignal
-  /** Aborts when the client has gone or the server is about to close: whoever only waits stops waiting. */
+  /** Aborts when the client has disconnected or the server closes; ends waiting and streaming. */
   readonly stop: AbortSignal
-  /** To be called, once, by a route whose answer may take long: takes a place among such requests, or throws RATE_LIMITED. */
+  /**
+   * Must be called once by a route whose response may take long: takes a slot among such requests, or throws
+   * RATE_LIMITED.
+   */
   readonly hold: () => void
   readonly limits: HttpLimits
-  /** Only this machine can reach the server. */
+  /** Whether the server listens on loopback only. */
   readonly local: boolean
 }
 
-/** What an answer looks like, for the document. */
+/** Members of a request, as the schemas of its route describe them; they were checked before the route's handler. */
+export function checked<Value>(members: JsonObject): Value {
+  return members as Value
+}
+
+/** The description of a response, for the document. */
 export interface AnswerDoc {
   readonly description: string
   /** JSON unless another media type is named. */
@@ -33,42 +41,42 @@ export interface AnswerDoc {
   readonly headers?: { readonly [name: string]: string }
 }
 
-/** What those hold who look after the service; `*` and `gantry:*` hold all of them. */
+/** The permissions of operators; `*` and `gantry:*` include all of them. */
 export type OperatorPermission = 'gantry:approve' | 'gantry:audit' | 'gantry:keys' | 'gantry:operate' | 'gantry:policy'
 
-/** An object that the body of a request is. */
+/** The object that a request's body is. */
 export interface BodyDoc {
   readonly members: { readonly [name: string]: JsonSchema }
   readonly required: readonly string[]
 }
 
 /**
- * One method of one path. The table of routes registers them and is the document, so that neither can say what the
- * other does not.
+ * One method of one path. The table of routes both registers them and makes the OpenAPI document, so that the two
+ * cannot differ.
  */
 export interface Route {
   /** The operation's name in the document. */
   readonly id: string
   readonly method: 'GET' | 'POST'
-  /** With `:name` for parts that vary. */
+  /** With `:name` for parameters. */
   readonly path: string
   readonly tag: string
   readonly summary: string
-  /** Who may ask: those with a key; everybody; or everybody as long as only this machine can reach us. */
+  /** The clients that may send requests: callers with a key; all clients; or all clients while the server listens on loopback only. */
   readonly access: 'key' | 'open' | 'local'
-  /** What those with a key must hold besides, where a route is not for every caller. */
+  /** The permission that callers with a key must hold, where a route is not for every caller. */
   readonly permission?: OperatorPermission
   readonly query?: { readonly [name: string]: JsonSchema }
   /** Headers that the route reads. */
   readonly headers?: { readonly [name: string]: string }
   readonly body?: BodyDoc
   readonly answers: { readonly [status: number]: AnswerDoc }
-  /** What it refuses, besides what every route does. */
+  /** The errors of the route, in addition to those of every route. */
   readonly errors?: readonly ErrorCode[]
-  handle(asked: Asked, service: Service): Answer | Promise<Answer>
+  handle(request: ParsedRequest, service: Service): Answer | Promise<Answer>
 }
 
-/** The methods that a route takes; a stream of events has no length that a HEAD could tell. */
+/** The methods of a route; an event stream has no length that HEAD could return. */
 export function methodsOf({ method, path }: Pick<Route, 'method' | 'path'>): ('GET' | 'HEAD' | 'POST')[] {
   return method === 'GET' && !path.endsWith('/events') ? ['GET', 'HEAD'] : [method]
 }

@@ -3,15 +3,13 @@ import type { Route } from './route.ts'
 import { approvalRoutes } from './routes/approvals.ts'
 import { artifactRoutes } from './routes/artifacts.ts'
 import { auditRoutes } from './routes/audit.ts'
-import { callRoutes, codeRoute } from './routes/calls.ts'
-import { deadLetterRoutes } from './routes/dead-letters.ts'
+import { callRoutes, codeRoute, replayRoute } from './routes/calls.ts'
 import { keyRoutes } from './routes/keys.ts'
-import { operationRoutes } from './routes/operations.ts'
+import { deadLetterRoutes, operationRoutes } from './routes/operations.ts'
 import { policyRoutes } from './routes/policy.ts'
-import { replayRoute } from './routes/replay.ts'
 import { toolRoutes } from './routes/tools.ts'
 
-/** Everything that can be asked over HTTP, and the document that says so. */
+/** All HTTP routes, and the document of them. */
 export function allRoutes(): readonly Route[] {
   const document: Route = {
     id: 'readDocument',

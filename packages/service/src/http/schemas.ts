@@ -11,7 +11,7 @@ import type {
   WorkerView,
 } from '@gantry/contract'
 import type { FoundTool, ToolDoc } from '@gantry/core'
-import type { CircuitSummary } from '@gantry/core/internal/resilience/circuit-summary'
+import type { CircuitSummary } from '@gantry/core/internal/resilience/circuit-state'
 import type { RuntimeInfo } from '@gantry/sandbox'
 import { auditSchemas, keySchemas, policySchemas } from './operator-schemas.ts'
 import type { ErrorBody } from './service.ts'
@@ -42,13 +42,13 @@ export function pageOf(name: string): JsonSchema {
     type: 'object',
     properties: {
       items: { type: 'array', items: ref(name) },
-      cursor: { ...text, description: 'There is more: ask again with it.' },
+      cursor: { ...text, description: 'The cursor of the next page.' },
     },
     required: ['items'],
   }
 }
 
-/** A list that is always whole. */
+/** A list without pages. */
 export function listOf(name: string): JsonSchema {
   return { type: 'object', properties: { items: { type: 'array', items: ref(name) } }, required: ['items'] }
 }
@@ -67,7 +67,7 @@ const errorBody = {
 
 const accepted = {
   type: 'object',
-  description: 'A call that is kept and has not ended.',
+  description: 'A call that is stored and has not ended.',
   properties: { callId: text, state: text },
   required: ['callId', 'state'],
 } as const
@@ -76,7 +76,7 @@ const states = ['queued', 'delayed', 'asked', 'running', 'ok', 'failed', 'denied
 
 const callView = {
   type: 'object',
-  description: 'Where a call stands.',
+  description: 'The state of a call.',
   properties: {
     callId: text,
     kind: { enum: ['call', 'chain', 'code'] },
@@ -88,8 +88,9 @@ const callView = {
     startedAt: time,
     finishedAt: time,
     attempts: count,
+    args: { description: 'Its arguments, or its chain, without secrets; only when requested with `args=true`.' },
     recent: {
-      description: 'What it reported last, while it runs; only when one is asked for by id.',
+      description: 'The last progress of a running call; only when a call is requested by its id.',
       type: 'array',
       items: ref('StreamEvent'),
     },
@@ -100,7 +101,7 @@ const callView = {
 
 const deadLetter = {
   type: 'object',
-  description: 'What could not be done and waits for a person.',
+  description: 'A call or message that failed for good and waits for an operator.',
   properties: {
     id: text,
     callId: text,
@@ -110,7 +111,7 @@ const deadLetter = {
     tool: text,
     payload: {
       description:
-        'What was asked for, without what its keys say is secret; only when one is asked for by id, by who holds `gantry:operate`.',
+        'The requested arguments without members whose keys mark secrets; only of one by its id, for holders of `gantry:operate`.',
     },
     deliveries: count,
     createdAt: time,
@@ -126,14 +127,14 @@ const deadLetter = {
 
 const approval = {
   type: 'object',
-  description: 'A question to a person: whether a call may be made.',
+  description: 'A request for approval of a call.',
   properties: {
     id: text,
     state: { enum: ['open', 'approved', 'denied', 'expired', 'void'] },
     callId: { ...text, description: 'The call that waits.' },
-    innerId: { ...text, description: 'The call that is asked about, when it is one inside a chain.' },
+    innerId: { ...text, description: 'The inner call that requires approval, when it is one of a chain.' },
     tool: text,
-    principal: { ...text, description: 'Who makes the call.' },
+    principal: { ...text, description: 'The caller.' },
     reason: text,
     args: {
       description:
@@ -149,7 +150,7 @@ const approval = {
     },
     notes: {
       type: 'array',
-      description: 'What a reader of the arguments could miss: where a URL leads, and characters that do not show.',
+      description: 'What a reader of the arguments could miss: the target of a URL, and invisible characters.',
       items: {
         type: 'object',
         properties: {
@@ -163,6 +164,7 @@ const approval = {
         required: ['kind', 'path'],
       },
     },
+    notesOmitted: { ...count, description: 'How many notes are left out because there are too many of their kind.' },
     files: {
       type: 'array',
       description:
@@ -178,13 +180,15 @@ const approval = {
       description:
         'Hash of the tool, its definition, the arguments with their files, and the caller; a decision is about these alone.',
     },
-    approvers: { ...texts, description: 'Roles that may decide, besides those who hold `gantry:approve`.' },
+    approvers: { ...texts, description: 'Roles that may decide, in addition to holders of `gantry:approve`.' },
     askedAt: time,
     expiresAt: time,
     decided: {
       type: 'object',
       properties: {
-        ...{ by: text, at: time, why: text },
+        by: text,
+        at: time,
+        why: text,
         as: { enum: ['owner'], description: 'Of a decision on a call of one’s own: by which right.' },
       },
       required: ['by', 'at'],
@@ -214,7 +218,7 @@ const worker = {
 
 const health = {
   type: 'object',
-  description: 'What one process knows of itself.',
+  description: 'The health of one process.',
   properties: {
     worker: text,
     ready: { type: 'boolean' },
@@ -232,7 +236,7 @@ const health = {
       type: 'array',
       items: {
         type: 'object',
-        description: 'A call whose outcome is held in memory, because neither the database nor the spool takes it.',
+        description: 'A call whose outcome is held in memory, because neither the database nor the spool accepts it.',
         properties: { callId: text, tool: text, tenant: text, since: time, tries: count, reason: text },
         required: ['callId', 'tool', 'tenant', 'since', 'tries', 'reason'],
       } as const satisfies ObjectSchema<UnrecordedView>,
@@ -244,8 +248,8 @@ const health = {
 const circuitState = {
   state: { enum: ['closed', 'open', 'trial'] },
   since: amount,
-  calls: { ...count, description: 'That counted, in the window.' },
-  failures: { ...count, description: 'Of these calls, those in which the backend was at fault.' },
+  calls: { ...count, description: 'The counted calls in the window.' },
+  failures: { ...count, description: 'The failures of the backend among these calls.' },
   openMs: amount,
   retryAt: { ...amount, description: 'While it is open: when the next trial may begin.' },
 } as const
@@ -260,7 +264,7 @@ const circuit = {
     ...circuitState,
     tenants: {
       type: 'array',
-      description: 'What each tenant sees: of the asker’s tenant, and of all tenants to who holds gantry:tenants.',
+      description: 'The state for each tenant: the caller’s own, and all with gantry:tenants.',
       items: {
         type: 'object',
         properties: { tenant: text, ...circuitState },
@@ -292,7 +296,7 @@ const runtime = {
 
 const foundTool = {
   type: 'object',
-  description: 'A tool that fits the words.',
+  description: 'A match of a search.',
   properties: { id: text, version: text, title: text, description: text, tags: texts, score: { type: 'number' } },
   required: ['id', 'version', 'description', 'tags', 'score'],
 } as const satisfies ObjectSchema<FoundTool>
@@ -331,7 +335,7 @@ const toolDoc = {
   required: ['id', 'version', 'summary', 'effect', 'omitted'],
 } as const satisfies ObjectSchema<ToolDoc>
 
-/** A tool as a list shows it. */
+/** A tool as in a list. */
 export interface ListedTool {
   readonly id: string
   readonly version: string
@@ -347,8 +351,14 @@ const listedTool = {
   type: 'object',
   description: 'A tool as a list shows it.',
   properties: {
-    ...{ id: text, version: text, title: text, description: text, tags: texts, effect: text },
-    ...{ deprecated, digest: text },
+    id: text,
+    version: text,
+    title: text,
+    description: text,
+    tags: texts,
+    effect: text,
+    deprecated,
+    digest: text,
   },
   required: ['id', 'version', 'description', 'tags', 'effect', 'digest'],
 } as const satisfies ObjectSchema<ListedTool>
@@ -368,7 +378,7 @@ const catalogTool = {
   required: ['id', 'version', 'digest', 'effect', 'source'],
 } as const satisfies ObjectSchema<CatalogTool>
 
-/** The schemas of the views; those of the contract stand beside them in the document. */
+/** The schemas of the views; those of the contract are components of the document as well. */
 export const viewSchemas: { readonly [name: string]: JsonSchema } = {
   ErrorBody: errorBody,
   Accepted: accepted,

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type CallView, type ErrorInfo, type Result, ToolError } from '@gantry/contract'
+import { stub } from '../stub.fixture.ts'
 import { exchange, partsOf, startRig } from './http.fixture.ts'
 import { createHttpServer } from './server.ts'
 
-/** The error of an answer, which must be in the one shape. */
+/** The error of a response, which must have the common error body. */
 async function errorOf(response: Response): Promise<ErrorInfo> {
   const body = (await response.json()) as { readonly error: ErrorInfo }
   assert.deepEqual(Object.keys(body), ['error'])
@@ -24,7 +25,7 @@ test('a call is answered with its Result, whatever its status', async (t) => {
   assert.deepEqual([failed.status, ((await failed.json()) as Result).error?.code], [200, 'BACKEND_FAILED'])
 })
 
-test('a call that takes longer than waitMs is answered with where it is, and goes on', async (t) => {
+test('a call that takes longer than waitMs is answered with its state, and goes on', async (t) => {
   const { post, ask } = await startRig(t)
   const answer = await post('/v1/calls', { tool: 'demo:sleep', args: { ms: 60_000 }, waitMs: 20 })
   assert.equal(answer.status, 202)
@@ -36,7 +37,7 @@ test('a call that takes longer than waitMs is answered with where it is, and goe
   assert.deepEqual([view.state, view.result?.status], ['cancelled', 'cancelled'])
 })
 
-test('waitMs 0 is answered at once, and a repeat of the key with what it has come to', async (t) => {
+test('waitMs 0 is answered at once, and a repeat of the key with the current state', async (t) => {
   const { post, ask, service } = await startRig(t)
   const call = { tool: 'demo:add', args: { a: 1, b: 2 }, idempotencyKey: 'k1', waitMs: 0 }
   const first = await post('/v1/calls', call)
@@ -48,7 +49,7 @@ test('waitMs 0 is answered at once, and a repeat of the key with what it has com
   assert.equal(service.ran.length, 1)
 })
 
-test('the header Idempotency-Key is the key; both, and not the same, are refused', async (t) => {
+test('the header Idempotency-Key is the key; a different key in the body is refused', async (t) => {
   const { post, service } = await startRig(t)
   const call = { tool: 'demo:add', args: { a: 1, b: 2 } }
   await post('/v1/calls', call, { 'idempotency-key': 'one' })
@@ -60,12 +61,17 @@ test('the header Idempotency-Key is the key; both, and not the same, are refused
   assert.deepEqual([other.status, (await errorOf(other)).code], [409, 'IDEMPOTENCY_CONFLICT'])
 })
 
-test('every option of a call reaches the service, and the trace with it', async (t) => {
+test('every option of a call reaches the service, with the trace context', async (t) => {
   const { post, service } = await startRig(t)
   const traceparent = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`
   const options = {
-    ...{ idempotencyKey: 'k', priority: 5, timeoutMs: 1_000, delayMs: 1, deadline: '2030-01-01T00:00:00Z' },
-    ...{ callback: 'https://example.com/done', schemaDigest: 'sha256:1' },
+    idempotencyKey: 'k',
+    priority: 5,
+    timeoutMs: 1_000,
+    delayMs: 1,
+    deadline: '2030-01-01T00:00:00Z',
+    callback: 'https://example.com/done',
+    schemaDigest: 'sha256:1',
   }
   await post('/v1/calls', { tool: 'demo:add', args: { a: 1, b: 2 }, waitMs: 0, ...options }, { traceparent })
   const expected = { kind: 'call', tool: 'demo:add', args: { a: 1, b: 2 }, ...options, traceparent }
@@ -85,12 +91,12 @@ test('a chain is answered with its ChainResult', async (t) => {
   assert.deepEqual([answer.status, status, output], [200, 'ok', { value: 8 }])
 })
 
-test('a wrong body is refused with every path that is wrong and the name that was probably meant', async (t) => {
+test('an invalid body is refused with every failing path and the nearest known name', async (t) => {
   const { post } = await startRig(t)
   const answer = await post('/v1/calls', { tool: 'demo:add', arg: {}, waitMs: -1, priority: 'high' })
   assert.equal(answer.status, 400)
   const { code, details } = await errorOf(answer)
-  const issues = details?.issues as unknown as { path: string; message: string }[]
+  const issues = stub<{ path: string; message: string }[]>(details?.issues)
   assert.equal(code, 'PAYLOAD_INVALID')
   assert.deepEqual(issues.map(({ path }) => path).sort(), ['/arg', '/priority', '/waitMs'])
   assert.match(issues.find(({ path }) => path === '/arg')?.message ?? '', /did you mean "args"/)
@@ -102,7 +108,7 @@ test('a wrong body is refused with every path that is wrong and the name that wa
   assert.deepEqual([long.status, (await errorOf(long)).code], [400, 'PAYLOAD_INVALID'])
 })
 
-test('a wrong query is refused, and so is one that says something twice', async (t) => {
+test('an invalid query, or a repeated parameter, is refused', async (t) => {
   const { ask } = await startRig(t)
   for (const query of ['limt=1', 'limit=0', 'limit=x', 'limit=1&limit=2', '__proto__=1']) {
     const refused = await ask(`/v1/calls?${query}`)
@@ -111,7 +117,7 @@ test('a wrong query is refused, and so is one that says something twice', async 
   assert.equal((await ask('/v1/calls?limit=1')).status, 200)
 })
 
-test('a refusal of the service has the status of its code, and says when to come again', async (t) => {
+test('a refusal of the service has the status of its code, and a Retry-After header', async (t) => {
   const { post, service } = await startRig(t)
   const call = { tool: 'demo:add', args: { a: 1, b: 2 } }
   const refused = async (error: unknown): Promise<Response> => {
@@ -120,15 +126,15 @@ test('a refusal of the service has the status of its code, and says when to come
   }
   const limited = await refused(new ToolError('RATE_LIMITED', 'Too many.', { details: { retryAfterMs: 1_500 } }))
   assert.deepEqual([limited.status, limited.headers.get('retry-after')], [429, '2'])
-  const away = await refused(new ToolError('STORE_UNAVAILABLE', 'No database.'))
-  assert.deepEqual([away.status, away.headers.get('retry-after')], [503, '1'])
+  const unavailable = await refused(new ToolError('STORE_UNAVAILABLE', 'No database.'))
+  assert.deepEqual([unavailable.status, unavailable.headers.get('retry-after')], [503, '1'])
   const denied = await refused(new ToolError('DENIED', 'Not you.'))
   assert.deepEqual([denied.status, (await errorOf(denied)).code], [403, 'DENIED'])
   const unknown = await post('/v1/calls', { tool: 'demo:ad' })
   assert.deepEqual([unknown.status, (await errorOf(unknown)).details?.nearest], [404, ['demo:add']])
 })
 
-test('an answer that cannot be written breaks off, and takes nothing else with it', async (t) => {
+test('a response that cannot be written is cut off, and affects no other request', async (t) => {
   const { service } = await startRig(t)
   const broken = { ...service, metrics: async () => ({ type: 'text/plain\r\nx-evil: 1', text: 'up 1\n' }) }
   const { ask, lines } = await startRig(t, { service: broken })
@@ -137,7 +143,7 @@ test('an answer that cannot be written breaks off, and takes nothing else with i
   assert.equal(lines.filter(({ level }) => level === 'error').length, 1)
 })
 
-test('what is thrown inside is INTERNAL and stays in the log', async (t) => {
+test('an unexpected error is INTERNAL, and its details stay in the log', async (t) => {
   const { post, service, lines } = await startRig(t)
   service.refusals.push(new Error('password=hunter2'))
   const answer = await post('/v1/calls', { tool: 'demo:add' })
@@ -147,14 +153,14 @@ test('what is thrown inside is INTERNAL and stays in the log', async (t) => {
   assert.equal(lines.filter(({ level }) => level === 'error').length, 1)
 })
 
-test('a cause of an error does not leave', async (t) => {
+test('the cause of an error is not sent', async (t) => {
   const { post, service } = await startRig(t)
   service.refusals.push(new ToolError('STORE_UNAVAILABLE', 'No database.', { cause: new Error('at 10.0.0.7') }))
   const answer = await post('/v1/calls', { tool: 'demo:add' })
   assert.ok(!(await answer.text()).includes('10.0.0.7'))
 })
 
-test('without the key, and with any other, nothing is told', async (t) => {
+test('a request without the key or with a wrong one is refused and learns nothing', async (t) => {
   const { server, key, service } = await startRig(t)
   const given = [
     undefined,
@@ -177,7 +183,7 @@ test('without the key, and with any other, nothing is told', async (t) => {
   assert.equal(known.status, 200)
 })
 
-test('health, readiness and, on this machine alone, metrics need no key', async (t) => {
+test('health, readiness and, on loopback only, metrics need no key', async (t) => {
   const { server, service } = await startRig(t)
   for (const path of ['/healthz', '/readyz', '/metrics'])
     assert.equal((await fetch(server.url + path)).status, 200, path)
@@ -187,7 +193,7 @@ test('health, readiness and, on this machine alone, metrics need no key', async 
   assert.deepEqual((await errorOf(unready)).details, { problems: ['The database does not answer.'] })
 })
 
-test('a server that others can reach asks for the key before its metrics, and keeps to itself what is wrong', async (t) => {
+test('a server on a public address requires the key for its metrics, and hides why it is not ready', async (t) => {
   const { server, key, service } = await startRig(t, { host: '0.0.0.0' })
   const { url } = server
   assert.equal(url, `http://127.0.0.1:${server.port}`)
@@ -198,7 +204,7 @@ test('a server that others can reach asks for the key before its metrics, and ke
   assert.deepEqual((await errorOf(await fetch(`${url}/readyz`))).details, {})
 })
 
-test('an address that is not there is 404, another method 405 with those that there are', async (t) => {
+test('an unknown path is 404, another method 405 with the allowed ones', async (t) => {
   const { ask } = await startRig(t)
   for (const path of ['/', '/v1', '/v2/calls', '/v1/calls/', '/v1/calls/x/y', '/v1/openapi_json', '/v1/calls/%zz']) {
     const answer = await ask(path)
@@ -212,14 +218,14 @@ test('an address that is not there is 404, another method 405 with those that th
   assert.equal((await ask('/v1/calls/x/events', { method: 'HEAD' })).status, 405)
 })
 
-test('HEAD says what GET would, without the body', async (t) => {
+test('HEAD returns the headers of GET, without the body', async (t) => {
   const { ask } = await startRig(t)
   const [get, head] = [await ask('/v1/workers'), await ask('/v1/workers', { method: 'HEAD' })]
   assert.deepEqual([head.status, await head.text()], [200, ''])
   assert.equal(head.headers.get('content-length'), get.headers.get('content-length'))
 })
 
-test('calls of another tenant are not there', async (t) => {
+test('calls of another tenant are not found', async (t) => {
   const { post, ask, otherKey } = await startRig(t)
   const { callId } = (await (await post('/v1/calls', { tool: 'demo:add', args: { a: 1, b: 2 } })).json()) as Result
   const headers = { authorization: `Bearer ${otherKey}` }
@@ -256,11 +262,11 @@ test('tools are found, described and listed with their digests', async (t) => {
   assert.deepEqual([level.status, (await errorOf(level)).code], [400, 'PAYLOAD_INVALID'])
 })
 
-test('a dead letter is shown, handed in again once, and discarded', async (t) => {
+test('a dead letter is shown, redriven once, and discarded', async (t) => {
   const { ask, service } = await startRig(t)
   const payload = { kind: 'call', tool: 'demo:add', args: { a: 1, b: 2 } }
-  const letter = { id: '7', source: 'postgres', reason: 'It died.', code: 'DELIVERY_EXHAUSTED', deliveries: 3 }
-  service.letters.push({ ...letter, payload, createdAt: new Date().toISOString() })
+  const deadLetter = { id: '7', source: 'postgres', reason: 'It died.', code: 'DELIVERY_EXHAUSTED', deliveries: 3 }
+  service.deadLetterRows.push({ ...deadLetter, payload, createdAt: new Date().toISOString() })
   const one = (await (await ask('/v1/dead-letters/7')).json()) as { payload: unknown }
   assert.deepEqual(one.payload, payload)
   const redrive = async (): Promise<unknown> => (await ask('/v1/dead-letters/7/redrive', { method: 'POST' })).json()
@@ -271,7 +277,7 @@ test('a dead letter is shown, handed in again once, and discarded', async (t) =>
   assert.equal((await ask('/v1/dead-letters/8/discard', { method: 'POST' })).status, 404)
 })
 
-test('every answer has the headers that keep browsers from doing anything with it', async (t) => {
+test('every response has the security headers for browsers', async (t) => {
   const { ask, server } = await startRig(t)
   const answers = [await ask('/v1/workers'), await ask('/nothing'), await fetch(`${server.url}/v1/workers`)]
   for (const { headers } of answers) {
@@ -285,7 +291,7 @@ test('every answer has the headers that keep browsers from doing anything with i
   assert.match(head, /x-content-type-options: nosniff/)
 })
 
-test('an address that is taken is refused with what to do', async (t) => {
+test('an address in use is refused with what to do', async (t) => {
   const { server, service } = await startRig(t)
   const silent = { debug: () => undefined, info: () => undefined, error: () => undefined }
   const authenticate = async (): Promise<never> => Promise.reject(new Error('never'))

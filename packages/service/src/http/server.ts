@@ -1,13 +1,14 @@
 import { type IncomingMessage, type ServerOptions, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Server, TlsOptions } from 'node:tls'
+import { Server as SecureServer, type TlsOptions } from 'node:tls'
 import { ToolError } from '@gantry/contract'
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
-import { isLoopback } from '../config/service-address.ts'
+import { isLoopback } from '../config/service-files.ts'
 import { type Answer, problem, safeHeaders } from './answer.ts'
 import { createConnections } from './connections.ts'
-import { foreignCheck, originForm } from './foreign.ts'
 import {
+  type Addressed,
+  createRequestTracker,
   type HttpContext,
   type HttpLog,
   handleRequest,
@@ -15,13 +16,11 @@ import {
   type IncomingRequest,
   type Mount,
 } from './handle-request.ts'
-import { defaultHttpLimits, type HttpLimits } from './limits.ts'
-import { createRequestTracker } from './request-scope.ts'
+import { createWaiting, defaultHttpLimits, type HttpLimits } from './limits.ts'
 import { methodsOf, type Route } from './route.ts'
 import { allRoutes } from './routes.ts'
 import type { Service } from './service.ts'
 import { admitSecure, followTls, readTls, type TlsFiles, tlsOptions } from './tls.ts'
-import { createWaiting } from './waiting.ts'
 
 export interface HttpOptions {
   readonly service: Service
@@ -30,35 +29,35 @@ export interface HttpOptions {
   readonly limits?: Partial<HttpLimits>
   /** 127.0.0.1 when absent, so that only this machine can reach it. */
   readonly host?: string
-  /** 0, any that is free, when absent. */
+  /** 0, any free port, when absent. */
   readonly port?: number
-  /** Names under which it may be asked besides; all of them may be used when it is bound to more than this machine. */
+  /** Further host names that are allowed; every name is when the server is bound to more than loopback. */
   readonly hosts?: readonly string[]
-  /** Origins of web pages that may ask it besides its own. */
+  /** Origins of web pages that are allowed, in addition to its own. */
   readonly origins?: readonly string[]
-  /** Speaks TLS 1.2 or newer and nothing else; files that change are looked at again, every 10 s unless told. */
+  /** Accepts only TLS 1.2 or newer. Changed files are read again, every 10 s by default. */
   readonly tls?: TlsFiles & { readonly lookEveryMs?: number }
-  /** What is at other addresses of the same server, behind the same checks. */
+  /** Handlers of further paths of the same server, behind the same checks. */
   readonly mounts?: readonly Mount[]
 }
 
-/** A server that listens. */
+/** A listening server. */
 export interface HttpServer {
   readonly host: string
   readonly port: number
-  /** Where it can be reached, without a slash at the end. */
+  /** Its URL, without a slash at the end. */
   readonly url: string
   /**
-   * Accepts nothing more, answers those who wait for a call with where it is, ends streams of events, and lets the other
-   * requests finish for `graceMs` (5 s) before it breaks them off. Closing twice is closing once.
+   * Accepts nothing more, answers requests that wait for a call with its state, ends event streams, and lets the other
+   * requests finish for `graceMs` (5 s) before it cuts them off. A second call has no further effect.
    */
   close(options?: { readonly graceMs?: number }): Promise<void>
 }
 
-/** Opens the HTTP door of a service. Rejects with CONFIG_INVALID when the address or the certificate cannot be had. */
+/** Starts the HTTP server of a service. Rejects with CONFIG_INVALID when the address or the certificate cannot be used. */
 export async function createHttpServer(options: HttpOptions): Promise<HttpServer> {
   const { service, authenticate, log, host = '127.0.0.1', port = 0, hosts = [], origins = [], tls } = options
-  // A limit that follows the configuration is a getter, which a plain copy would ask once.
+  // A limit that follows the configuration is a getter, which a plain copy would read only once.
   const own = Object.getOwnPropertyDescriptors(options.limits ?? {})
   const limits: HttpLimits = Object.defineProperties({ ...defaultHttpLimits }, own)
   const connections = createConnections(limits)
@@ -85,22 +84,23 @@ export async function createHttpServer(options: HttpOptions): Promise<HttpServer
   if (held === undefined) {
     app.server.on('connection', (socket: Socket) => connections.accept(socket) && tracker.connect(socket))
   } else endings.push(admitSecure(app.server, tracker, connections))
-  // One name of this machine stands for two addresses; the same server listens at one.
+  // `localhost` may resolve to two addresses; the server listens on one.
   const bound = await listen(app, host === 'localhost' ? '127.0.0.1' : host, port)
-  if (tls !== undefined && held !== undefined) {
-    endings.push(followTls(app.server as unknown as Server, tls, held, log, tls.lookEveryMs))
+  const server: object = app.server
+  if (tls !== undefined && held !== undefined && server instanceof SecureServer) {
+    endings.push(followTls(server, tls, held, log, tls.lookEveryMs))
   }
   const url = `${tls === undefined ? 'http' : 'https'}://${nameOf(host)}:${bound}`
   return { host, port: bound, url, close: closing(app, endings) }
 }
 
-/** How a client on this machine says an address: one that stands for all of them leads nowhere. */
+/** The host that a client on this machine uses: a wildcard address cannot be connected to. */
 function nameOf(host: string): string {
   if (host === '0.0.0.0' || host === '::') return '127.0.0.1'
   return host.includes(':') ? `[${host}]` : host
 }
 
-/** Reading bodies, checking them and writing answers is ours; the framework finds the route. */
+/** The framework only finds the route; reading and checking bodies and writing responses is done here. */
 function createApp(context: HttpContext, mounts: readonly Mount[], tls: TlsOptions | undefined): FastifyInstance {
   const { limits, tracker } = context
   const { headersMs, requestMs, maxWaitMs } = limits
@@ -117,13 +117,13 @@ function createApp(context: HttpContext, mounts: readonly Mount[], tls: TlsOptio
     return503OnClosing: false,
     requestTimeout: requestMs,
     keepAliveTimeout: limits.keepAliveMs,
-    // A connection on which nothing moves for longer than anybody may wait is dead, or its reader is.
+    // A connection without traffic for longer than the longest wait is dead, or its client is.
     connectionTimeout: maxWaitMs + 30_000,
     rewriteUrl: originForm,
     routerOptions: { maxParamLength: 600 },
     ...((tls === undefined ? { http: plain } : { https: { ...plain, ...tls } }) as { readonly http: ServerOptions }),
     clientErrorHandler: (error, socket) => answerClientError(error, socket, tracker.current(socket)),
-    // A path that cannot be decoded, or has parts that are too long, is no path of ours.
+    // A path that cannot be decoded, or has parts that are too long, is unknown.
     frameworkErrors: (_error, request, reply) => void other(request, reply),
   })
   for (const route of routes)
@@ -135,7 +135,7 @@ function createApp(context: HttpContext, mounts: readonly Mount[], tls: TlsOptio
     adapt(handleRequest(context, 'unknown', () => Promise.reject(error)))(request, reply),
   )
   app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-    const fault = new ToolError('PAYLOAD_INVALID', 'The only expectation that is met is 100-continue.')
+    const fault = new ToolError('PAYLOAD_INVALID', 'The Expect header must be 100-continue.')
     const refuse = handleRequest(context, 'unknown', () => problem(fault, 417))
     void refuse({ request, response, params: {}, query: {} })
   })
@@ -160,7 +160,7 @@ async function listen(app: FastifyInstance, host: string, port: number): Promise
   } catch (cause) {
     await app.close()
     const taken = cause instanceof Error && 'code' in cause && cause.code === 'EADDRINUSE'
-    const why = taken ? 'is taken by another process; stop that one, or choose another with --port' : 'cannot be had'
+    const why = taken ? 'is in use by another process; stop it, or choose another port with --port' : 'cannot be opened'
     throw new ToolError('CONFIG_INVALID', `The address ${host}:${port} ${why}.`, { cause })
   }
   const address = app.server.address()
@@ -185,8 +185,8 @@ function closing(app: FastifyInstance, endings: readonly (() => void)[]): HttpSe
 }
 
 /**
- * Answers what is not HTTP, or not in time, or has too long a head: no route ever sees it. `current` is the response that
- * the connection is busy with. Bytes that come behind a whole request are never answered in place of its answer.
+ * Answers malformed HTTP, timeouts and heads over the limit, which no route sees. `current` is the response in progress
+ * on the connection. Bytes after a complete request never get the response of that request.
  */
 function answerClientError(error: { readonly code?: string }, socket: Socket, current?: ServerResponse): void {
   const busy = current !== undefined && !current.writableFinished && (current.headersSent || current.req.complete)
@@ -219,7 +219,7 @@ function faultOf(code: string | undefined): { readonly status: number; readonly 
   return { status: 400, fault: new ToolError('PAYLOAD_INVALID', 'This is not an HTTP request.') }
 }
 
-/** Answers requests that no route takes: the path may be known with other methods, or not at all. */
+/** Answers requests without a route: the path may exist with other methods, or not at all. */
 function unrouted(routes: readonly Route[]): (incoming: IncomingRequest) => Answer {
   const known = routes.map((route) => ({
     form: new RegExp(`^${route.path.replaceAll('.', '\\.').replaceAll(/:[a-z]+/g, '[^/]+')}$`),
@@ -228,14 +228,80 @@ function unrouted(routes: readonly Route[]): (incoming: IncomingRequest) => Answ
   return ({ request }) => {
     const [path = ''] = (request.url ?? '').split('?', 1)
     const methods = known.filter(({ form }) => form.test(path)).flatMap((one) => one.methods)
-    // A path can look like one that is known, and hold a part that cannot be read.
+    // A path can match a route, and have a part that cannot be decoded.
     if (methods.length === 0 || methods.some((method) => method === request.method)) {
-      return problem(
-        new ToolError('NOT_FOUND', 'There is nothing at this address; /v1/openapi.json lists what there is.'),
-      )
+      return problem(new ToolError('NOT_FOUND', 'This path does not exist; /v1/openapi.json lists the routes.'))
     }
     const allow = [...methods, 'OPTIONS'].join(', ')
     if (request.method === 'OPTIONS') return { kind: 'empty', status: 204, headers: { allow } }
-    return problem(new ToolError('NOT_FOUND', `This address takes ${allow}.`), 405, { allow })
+    return problem(new ToolError('NOT_FOUND', `This path allows ${allow}.`), 405, { allow })
   }
+}
+
+const hostForm = /^(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?$/i
+const loopback: readonly string[] = ['localhost', '127.0.0.1', '[::1]']
+
+export interface ForeignOptions {
+  /** The address that the server is bound to. */
+  readonly host: string
+  /** Further host names that are allowed. */
+  readonly hosts: readonly string[]
+  /** Origins of web pages that are allowed, in addition to its own. */
+  readonly origins: readonly string[]
+  /** Whether the server uses TLS itself, so that a page loaded without TLS has another origin. */
+  readonly secure?: boolean
+}
+
+/**
+ * Refuses requests that are not for this server: those with no Host header, two, or a malformed one, and those that a
+ * web page of another origin sends. A page can make its own name resolve to this machine (DNS rebinding), so a server
+ * on a loopback address answers to loopback names only. Throws PAYLOAD_INVALID or DENIED.
+ */
+export function foreignCheck({ host, hosts, origins, secure }: ForeignOptions): (request: Addressed) => void {
+  const named = hosts.length > 0 || isLoopback(host) ? new Set([...loopback, host, ...hosts].map(lower)) : undefined
+  const pages = new Set(origins.map(lower))
+  return (request) => {
+    const [asked, name] = hostOf(request)
+    const { origin } = request.headers
+    if (named !== undefined && !named.has(name)) {
+      throw new ToolError('DENIED', 'This Host is not allowed; add it to `service.hosts` to allow it.')
+    }
+    if (origin === undefined || pages.has(lower(origin))) return
+    const page = URL.parse(origin)
+    if (page?.host !== asked || (secure === true && page.protocol !== 'https:')) {
+      throw new ToolError('DENIED', 'This Origin is not allowed; add it to `service.origins` to allow it.')
+    }
+  }
+}
+
+const absoluteForm = /^https?:\/\/([^/?#]*)/i
+
+/**
+ * A request target without scheme and authority. An absolute target that names another host than the Host header is
+ * left unchanged, for the check to refuse: a proxy that reads one of the two would otherwise serve another site than a
+ * server that reads the other.
+ */
+export function originForm({ url = '', headers: { host = '' } }: Pick<IncomingMessage, 'url' | 'headers'>): string {
+  const [whole, authority] = absoluteForm.exec(url) ?? []
+  if (whole === undefined || authority === undefined || lower(authority) !== lower(host)) return url
+  const rest = url.slice(whole.length)
+  return rest.startsWith('/') ? rest : `/${rest}`
+}
+
+/** The authority and the host name of a request, in lower case. Throws PAYLOAD_INVALID. */
+function hostOf({ url = '', headersDistinct: { host: asked = [] } }: Addressed): readonly [string, string] {
+  const [first = '', ...others] = asked.map(lower)
+  if (first === '' || others.length > 0) throw misaddressed('must have exactly one Host header')
+  const [, name, port = '0'] = hostForm.exec(first) ?? []
+  if (name === undefined || Number(port) > 65_535) throw misaddressed('has a Host header that is not a host and a port')
+  if (!url.startsWith('/') && url !== '*') throw misaddressed('has a target for another host than its Host header')
+  return [first, name]
+}
+
+function misaddressed(what: string): ToolError {
+  return new ToolError('PAYLOAD_INVALID', `The request ${what}.`)
+}
+
+function lower(text: string): string {
+  return text.toLowerCase()
 }

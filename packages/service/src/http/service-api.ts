@@ -1,13 +1,12 @@
 import { type Identity, ToolError } from '@gantry/contract'
 import { holds } from '@gantry/core/internal/pipeline/authorize'
-import { summarizeCircuits, type TenantState } from '@gantry/core/internal/resilience/circuit-summary'
+import { summarizeCircuits, type TenantState } from '@gantry/core/internal/resilience/circuit-state'
 import type { Intake } from '../admission/intake.ts'
 import type { Snapshots } from '../config/snapshots.ts'
 import type { DependencyHealth } from '../observe/dependency-health.ts'
 import type { Readiness } from '../observe/readiness.ts'
-import type { CallNotifications } from '../reply/call-notifications.ts'
 import { callEvents } from '../reply/event-stream.ts'
-import type { Waiters } from '../reply/waiters.ts'
+import type { CallNotifications, Waiters } from '../reply/waiters.ts'
 import type { Artifacts } from '../storage/artifacts/artifact-records.ts'
 import type { AuditNote } from '../storage/audit/entries.ts'
 import type { CallViews } from '../storage/call-views.ts'
@@ -15,7 +14,7 @@ import type { CallStore } from '../storage/calls/call-store.ts'
 import { type DeadLetterReader, operatePermission } from '../storage/dead-letters/dead-letter-rows.ts'
 import type { DeadLetters } from '../storage/dead-letters/dead-letters.ts'
 import type { EventRecords } from '../storage/events.ts'
-import { everyTenant } from '../storage/keys/key-grant.ts'
+import { everyTenant } from '../storage/keys/api-keys.ts'
 import type { WorkerRecords } from '../storage/workers.ts'
 import type { FleetCircuits } from '../worker/fleet-circuits.ts'
 import type { Worker } from '../worker/worker.ts'
@@ -38,7 +37,7 @@ export interface ServiceApiParts {
   readonly keys: Service['keys']
   readonly policy: Service['policy']
   readonly audit: Service['audit']
-  /** Puts on the audit record what somebody did to a call. */
+  /** Writes an action on a call to the audit log. */
   readonly note: (note: AuditNote) => Promise<void>
   readonly ready: () => Promise<Readiness>
   readonly health: Pick<DependencyHealth, 'list'>
@@ -50,10 +49,12 @@ export interface ServiceApiParts {
 
 const never = new AbortController().signal
 const mostRecent = 20
-/** How long a signed address of a file is good for. */
+/** How long the artifact store may take to read large arguments. */
+const argsMs = 10_000
+/** The validity of a signed URL of a file. */
 const linkMs = 60_000
 
-/** Cancels calls, whosever they are, and puts on the audit record who did it. */
+/** Cancels calls of any caller, and writes the action to the audit log. */
 export function createCancel(store: Pick<CallStore, 'cancel'>, note: ServiceApiParts['note']) {
   return async (callId: string, tenant: string, by: Identity): Promise<void> => {
     const fate = await store.cancel(callId, tenant)
@@ -62,36 +63,25 @@ export function createCancel(store: Pick<CallStore, 'cancel'>, note: ServiceApiP
   }
 }
 
-/** What HTTP and later doors can ask, each from the part that knows. */
+/** The service as HTTP and MCP use it. */
 export function createServiceApi(parts: ServiceApiParts): Service {
-  const {
-    intake,
-    store,
-    snapshots,
-    views,
-    events,
-    artifacts,
-    deadLetters: letters,
-    workers,
-    waiters,
-    notifications,
-    circuits,
-  } = parts
+  const { intake, store, snapshots, views, events, artifacts, deadLetters, workers, waiters, notifications, circuits } =
+    parts
   const cancel = createCancel(store, parts.note)
-  const standing = (tool: string, identity: Identity) => snapshots.current.executor.visibility(tool, { identity })
+  const visibilityOf = (tool: string, identity: Identity) => snapshots.current.executor.visibility(tool, { identity })
   const isShown = ({ circuit, tenant }: TenantState, identity: Identity): boolean =>
     (tenant === undefined || tenant === identity.tenant || holds(identity, everyTenant)) &&
-    standing(toolOf(circuit), identity) !== 'absent'
+    visibilityOf(toolOf(circuit), identity) !== 'absent'
   const readerOf = (identity: Identity): DeadLetterReader => ({
     identity,
-    standing: (tool) => standing(tool, identity),
+    visibilityOf: (tool) => visibilityOf(tool, identity),
   })
   const outcomeOf: Service['wait'] = async (callId, identity, waitMs, signal) => {
     const own = waiters.expected(callId, identity)
     if (own !== undefined) return own.outcome ?? waiters.wait(callId, waitMs, signal)
     const leave = new AbortController()
     const waiting = waiters.wait(callId, waitMs, AbortSignal.any([signal, leave.signal]))
-    // An outcome that was there before anybody waited is not told again.
+    // An outcome that precedes the wait causes no notification.
     const view = await views.get(callId, identity, signal).catch((error: unknown) => {
       leave.abort()
       throw error
@@ -107,10 +97,13 @@ export function createServiceApi(parts: ServiceApiParts): Service {
       if (outcome === undefined && !(await store.flush(callId))) throw lost()
       return outcome
     },
-    async call(callId, identity) {
+    async call(callId, identity, { args: asksArgs = false } = {}) {
       const view = await views.get(callId, identity, never)
-      if (view.state !== 'running') return view
-      return { ...view, recent: await events.recent(callId, identity.tenant, mostRecent) }
+      const mayRead = view.principal === identity.principal || holds(identity, operatePermission)
+      const args = asksArgs && mayRead ? await views.args(callId, identity, AbortSignal.timeout(argsMs)) : undefined
+      const shown = args === undefined ? view : { ...view, args }
+      if (view.state !== 'running') return shown
+      return { ...shown, recent: await events.recent(callId, identity.tenant, mostRecent) }
     },
     calls: (query, identity) => views.list(query, identity),
     async events(callId, afterId, identity, signal) {
@@ -128,22 +121,22 @@ export function createServiceApi(parts: ServiceApiParts): Service {
     async cancel(callId, identity) {
       const { principal } = await views.get(callId, identity, never)
       if (principal !== identity.principal && !holds(identity, operatePermission)) {
-        throw new ToolError('DENIED', `Calls of others are cancelled by those who hold ${operatePermission}.`)
+        throw new ToolError('DENIED', `To cancel a call of another principal, hold ${operatePermission}.`)
       }
       await cancel(callId, identity.tenant, identity)
       return views.get(callId, identity, never)
     },
     replay: parts.replay,
     approvals: parts.approvals,
-    deadLetters: (query, identity) => letters.list(query, readerOf(identity)),
-    deadLetter: (id, identity) => letters.get(id, readerOf(identity)),
+    deadLetters: (query, identity) => deadLetters.list(query, readerOf(identity)),
+    deadLetter: (id, identity) => deadLetters.get(id, readerOf(identity)),
     async redrive(id, identity) {
-      await letters.get(id, readerOf(identity))
-      return letters.redrive(id, identity)
+      await deadLetters.get(id, readerOf(identity))
+      return deadLetters.redrive(id, identity)
     },
     async discard(id, identity) {
-      await letters.get(id, readerOf(identity))
-      return letters.discard(id, identity)
+      await deadLetters.get(id, readerOf(identity))
+      return deadLetters.discard(id, identity)
     },
     async artifactUrl(id, identity, signal) {
       const url = await artifacts.locate(id, identity, linkMs, signal)
@@ -171,10 +164,10 @@ export function createServiceApi(parts: ServiceApiParts): Service {
     async resetCircuit(key, tenant, identity) {
       const whole = holds(identity, everyTenant)
       if (tenant !== undefined && tenant !== identity.tenant && !whole) {
-        throw new ToolError('DENIED', `Circuits of other tenants are reset by those who hold ${everyTenant}.`)
+        throw new ToolError('DENIED', `To reset a circuit of another tenant, hold ${everyTenant}.`)
       }
-      // A circuit of one machine may be known to another process only, so the tool decides whether there can be one.
-      const known = key.includes(' @ ') && standing(toolOf(key), identity) !== 'absent'
+      // A circuit of one machine may exist in another process only, so the tool decides whether the circuit can exist.
+      const known = key.includes(' @ ') && visibilityOf(toolOf(key), identity) !== 'absent'
       if (!known) throw new ToolError('NOT_FOUND', `There is no circuit ${JSON.stringify(key)}.`)
       const whose = tenant ?? (whole ? undefined : identity.tenant)
       const { tenant: by, principal } = identity
@@ -193,12 +186,12 @@ export function createServiceApi(parts: ServiceApiParts): Service {
   }
 }
 
-/** The tool of a circuit, which is of all its versions at one backend. */
+/** The tool of a circuit, which covers all its versions at one backend. */
 function toolOf(circuit: string): string {
   return circuit.slice(0, circuit.indexOf(' @ '))
 }
 
-/** A call that was in the database, but not on its disk, when it crashed. */
+/** For a call that was in the database, but not on its disk, when it crashed. */
 function lost(): ToolError {
-  return new ToolError('SERVICE_UNAVAILABLE', 'The database crashed before the call was kept; send it again.')
+  return new ToolError('SERVICE_UNAVAILABLE', 'The database crashed before the call was durable; submit it again.')
 }

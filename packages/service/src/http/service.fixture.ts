@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import { Readable } from 'node:stream'
 import {
   type ApprovalView,
@@ -13,15 +14,16 @@ import {
   type StreamEvent,
   ToolError,
 } from '@gantry/contract'
-import type { DefinedTool } from '@gantry/core'
-import type { CircuitSummary } from '@gantry/core/internal/resilience/circuit-summary'
+import { type DefinedTool, defineTool } from '@gantry/core'
+import type { CircuitSummary } from '@gantry/core/internal/resilience/circuit-state'
 import { createExecutor, demoTools } from '@gantry/tools'
-import type { CallInput } from '../storage/call-input.ts'
+import type { CallInput } from '../storage/calls/call-store.ts'
 import { memoryKeys } from '../storage/keys/api-keys.fixture.ts'
+import { stub } from '../stub.fixture.ts'
 import { createKeyControl } from './authentication/key-control.ts'
 import type { Service } from './service.ts'
 
-interface Kept {
+interface StoredCall {
   readonly view: CallView
   readonly tenant: string
   readonly input: CallInput
@@ -29,18 +31,18 @@ interface Kept {
   readonly stop: AbortController
 }
 
-/** A service without a database, for tests of its doors: what it keeps outlives any number of HTTP servers. */
+/** A service without a database, for tests of HTTP and MCP; its calls outlive any number of HTTP servers. */
 export interface FakeService extends Service {
-  /** Every call that ran, by its tool and arguments: the ledger that tells doubles. */
+  /** Every call that ran, by its tool and arguments; shows duplicates. */
   readonly ran: string[]
-  /** Inputs as they were handed in, repeats too. */
+  /** All submitted inputs, repeats included. */
   readonly submitted: CallInput[]
   readonly artifacts: Map<string, { readonly ref: ArtifactRef; readonly tenant: string; readonly bytes: Uint8Array }>
-  readonly letters: DeadLetter[]
+  readonly deadLetterRows: DeadLetter[]
   readonly questions: ApprovalView[]
-  /** What the next submissions are refused with, one after the other. */
+  /** The errors of the next submissions, one after the other. */
   readonly refusals: unknown[]
-  /** How many streams of events are being read. */
+  /** The number of event streams that are being read. */
   readers: number
   state: { ready: boolean; problems: readonly string[] }
   close(): Promise<void>
@@ -48,12 +50,12 @@ export interface FakeService extends Service {
 
 export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
   const executor = createExecutor({ tools: [...demoTools(), ...tools] })
-  const calls = new Map<string, Kept>()
+  const calls = new Map<string, StoredCall>()
   const keys = new Map<string, string>()
   const bell = new EventTarget()
   const ring = (): void => void bell.dispatchEvent(new Event('change'))
 
-  const kept = (callId: string, { tenant }: Identity): Kept => {
+  const kept = (callId: string, { tenant }: Identity): StoredCall => {
     const found = calls.get(callId)
     if (found === undefined || found.tenant !== tenant) throw new ToolError('NOT_FOUND', `There is no call ${callId}.`)
     return found
@@ -101,7 +103,7 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
     ran: [],
     submitted: [],
     artifacts: new Map(),
-    letters: [],
+    deadLetterRows: [],
     questions: [],
     refusals: [],
     readers: 0,
@@ -140,7 +142,10 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
       while (kept(callId, identity).view.result === undefined && !time.aborted) await changed(time)
       return kept(callId, identity).view.result
     },
-    call: async (callId, identity) => kept(callId, identity).view,
+    async call(callId, identity, { args = false } = {}) {
+      const { view, input } = kept(callId, identity)
+      return args ? { ...view, args: stub<Json>(input.args ?? {}) } : view
+    },
     async calls({ limit = 100, cursor, state, tool }, identity) {
       const all = [...calls.values()].filter(({ tenant, view }) => {
         const fits = (state === undefined || view.state === state) && (tool === undefined || view.tool === tool)
@@ -193,18 +198,15 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
         return next
       },
     },
-    deadLetters: async () => ({ items: fake.letters.map(({ payload: _payload, ...letter }) => letter) }),
+    deadLetters: async () => ({ items: fake.deadLetterRows.map(({ payload: _payload, ...deadLetter }) => deadLetter) }),
     async deadLetter(id) {
-      const found = fake.letters.find((letter) => letter.id === id)
+      const found = fake.deadLetterRows.find((deadLetter) => deadLetter.id === id)
       if (found === undefined) throw new ToolError('NOT_FOUND', `There is no dead letter ${id}.`)
       return found
     },
     async redrive(id, identity) {
       const { payload } = await fake.deadLetter(id, identity)
-      const { callId } = await fake.submit(
-        { ...(payload as unknown as CallInput), idempotencyKey: `redrive:${id}` },
-        identity,
-      )
+      const { callId } = await fake.submit({ ...stub<CallInput>(payload), idempotencyKey: `redrive:${id}` }, identity)
       return { callId }
     },
     async discard(id, identity) {
@@ -237,12 +239,18 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
       },
     ],
     health: async () => ({
-      ...{ worker: 'w1', ...fake.state, notes: [] },
+      worker: 'w1',
+      ...fake.state,
+      notes: [],
       dependencies: [{ dependency: 'database', up: false, since: new Date().toISOString(), reason: 'It is full.' }],
       unrecorded: [
         {
-          ...{ callId: 'c', tool: 'demo:add:1.0.0', tenant: 'acme' },
-          ...{ since: new Date().toISOString(), tries: 2, reason: 'It is full.' },
+          callId: 'c',
+          tool: 'demo:add:1.0.0',
+          tenant: 'acme',
+          since: new Date().toISOString(),
+          tries: 2,
+          reason: 'It is full.',
         },
       ],
     }),
@@ -304,18 +312,34 @@ export function fakeService(tools: readonly DefinedTool[] = []): FakeService {
 const owner: Identity = { principal: 'owner', tenant: 'acme', permissions: ['*'] }
 
 const auditRow = {
-  ...{ seq: 7, at: '2026-01-01T00:00:00.000000Z', tenant: 'acme', principal: 'alice', callId: 'c1', phase: 'end' },
-  ...{ tool: 'shop:find:1.0.0', fence: 1, worker: 'w1', status: 'ok', config: 'v1', details: { times: 2 } },
+  seq: 7,
+  at: '2026-01-01T00:00:00.000000Z',
+  tenant: 'acme',
+  principal: 'alice',
+  callId: 'c1',
+  phase: 'end',
+  tool: 'shop:find:1.0.0',
+  fence: 1,
+  worker: 'w1',
+  status: 'ok',
+  config: 'v1',
+  details: { times: 2 },
 }
 
-/** A record with one row and one seal; nothing is checked in it. */
+/** An audit log with one row and one seal; nothing is verified in it. */
 const fakeAudit: Service['audit'] = {
   list: async () => ({ items: [auditRow] }),
   async *export() {
     yield `${JSON.stringify({ kind: 'row', ...auditRow })}\n`
   },
   verify: async () => ({
-    ...{ ok: true, seals: 1, rows: 1, unsealed: 0, head: `1:${'0'.repeat(64)}`, findings: [], findingsTotal: 0 },
+    ok: true,
+    seals: 1,
+    rows: 1,
+    unsealed: 0,
+    head: `1:${'0'.repeat(64)}`,
+    findings: [],
+    findingsTotal: 0,
     retired: { seal: 1, uptoSeq: 6, at: '2026-01-01T00:00:00.000000Z', proven: false },
   }),
 }
@@ -329,4 +353,20 @@ const circuit: CircuitSummary = {
   openMs: 1_000,
   retryAt: 2,
   tenants: [{ tenant: 'shop', state: 'open', since: 1, calls: 5, failures: 5, openMs: 1_000, retryAt: 2 }],
+}
+
+/** The tool `test:stay`, whose calls run until they are cancelled. */
+export function stayingTool(begun: () => void = () => undefined): DefinedTool {
+  return defineTool({
+    namespace: 'test',
+    name: 'stay',
+    description: 'Stays until it is cancelled.',
+    effect: 'read',
+    inputSchema: { type: 'object' },
+    async run(_args, { signal }) {
+      begun()
+      await once(signal, 'abort')
+      return {}
+    },
+  })
 }

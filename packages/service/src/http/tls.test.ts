@@ -13,7 +13,7 @@ import type { HttpServer } from './server.ts'
 import type { TlsFiles } from './tls.ts'
 
 const authority = makeAuthority()
-const other = makeAuthority('Somebody else')
+const other = makeAuthority('Another authority')
 after(() => {
   authority.remove()
   other.remove()
@@ -22,11 +22,11 @@ after(() => {
 interface Heard {
   readonly status: number | undefined
   readonly headers: { readonly [name: string]: unknown }
-  /** Of the certificate that the server showed. */
+  /** The serial number of the server's certificate. */
   readonly serial: string
 }
 
-/** One request over TLS with the authority of the tests, on a connection of its own unless an agent keeps one. */
+/** One request over TLS with the authority of the tests, on its own connection unless an agent keeps one. */
 function get(server: HttpServer, path: string, options: RequestOptions = {}): Promise<Heard> {
   return new Promise((resolve, reject) => {
     const { host, port } = server
@@ -40,7 +40,7 @@ function get(server: HttpServer, path: string, options: RequestOptions = {}): Pr
   })
 }
 
-/** The code of the reason why a request was refused. */
+/** The code of the error of a refused request. */
 async function refusal(work: Promise<unknown>): Promise<unknown> {
   const error = await work.then(
     () => assert.fail('it was let in'),
@@ -49,7 +49,7 @@ async function refusal(work: Promise<unknown>): Promise<unknown> {
   return (error as NodeJS.ErrnoException).code
 }
 
-/** The certificate under names that stay, as they are replaced by others. */
+/** The certificate under fixed names, whose files are replaced later. */
 function placed(name: string, certificate: Certificate): Certificate {
   const files = { certFile: join(authority.folder, `${name}.pem`), keyFile: join(authority.folder, `${name}.key`) }
   replace(certificate.certFile, files.certFile)
@@ -57,13 +57,13 @@ function placed(name: string, certificate: Certificate): Certificate {
   return files
 }
 
-/** At once, so that whoever looks sees one or the other. */
+/** Atomic: a reader sees the old file or the new one. */
 function replace(from: string, to: string): void {
   copyFileSync(from, `${to}.next`)
   renameSync(`${to}.next`, to)
 }
 
-test('over TLS everything is as without it, with the order to come no other way', async (t) => {
+test('TLS changes nothing but the HSTS header', async (t) => {
   const { server } = await startRig(t, { tls: authority.issue() })
   assert.match(server.url, /^https:/)
   const { status, headers } = await get(server, '/healthz')
@@ -75,7 +75,7 @@ test('over TLS everything is as without it, with the order to come no other way'
   assert.equal((await plain.ask('/healthz')).headers.get('strict-transport-security'), null)
 })
 
-test('a server of another authority, or of another name, is not taken for ours', async (t) => {
+test('a client refuses a server of another authority or another name', async (t) => {
   const { server } = await startRig(t, { tls: other.issue() })
   assert.match(String(await refusal(get(server, '/healthz'))), /UNABLE_TO_VERIFY|SELF_SIGNED|UNABLE_TO_GET_ISSUER/)
   const { server: elsewhere } = await startRig(t, { tls: authority.issue({ hosts: ['api.example.com'] }) })
@@ -84,7 +84,7 @@ test('a server of another authority, or of another name, is not taken for ours',
   assert.equal((await get(elsewhere, '/healthz', named)).status, 200)
 })
 
-test('what is older than TLS 1.2, and what is no TLS at all, is not answered', async (t) => {
+test('TLS before 1.2 and plain HTTP are not answered', async (t) => {
   const { server } = await startRig(t, { tls: authority.issue() })
   const old = { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' } as const
   await assert.rejects(get(server, '/healthz', old), /alert protocol version/)
@@ -93,7 +93,7 @@ test('what is older than TLS 1.2, and what is no TLS at all, is not answered', a
   assert.doesNotMatch(said, /HTTP\/1\.1 2/)
 })
 
-test('with an authority for clients, only who has a certificate of it is let in', async (t) => {
+test('with a client authority, only clients with its certificates are accepted', async (t) => {
   const tls = { ...authority.issue(), clientCaFile: authority.caFile }
   const { server } = await startRig(t, { tls })
   const as = ({ certFile, keyFile }: Certificate) => ({ cert: readFileSync(certFile), key: readFileSync(keyFile) })
@@ -128,7 +128,7 @@ test('connections that never finish the handshake, and anonymous ones, lock no c
   assert.deepEqual(Object.values(agent.freeSockets).flat(), sockets, 'on the same connection')
 })
 
-test('a certificate that is replaced is used for who comes next, and nobody is cut off', async (t) => {
+test('a replaced certificate is used for new connections, and open ones stay', async (t) => {
   const [first, second] = [authority.issue(), authority.issue()]
   const tls = { ...placed('replaced', first), lookEveryMs: 5 }
   const { server, lines } = await startRig(t, { tls })
@@ -141,12 +141,12 @@ test('a certificate that is replaced is used for who comes next, and nobody is c
     now = await get(server, '/healthz')
     await pause(5)
   }
-  // The one that was there before still stands, and shows the old certificate.
+  // The earlier connection is still open, with the old certificate.
   assert.equal((await get(server, '/healthz', { agent })).serial, before.serial)
   assert.ok(lines.some(({ level, message }) => level === 'info' && /was replaced/.test(message)))
 })
 
-test('files that cannot be used leave the old certificate in place, and are told once', async (t) => {
+test('unusable files leave the old certificate in place, and are logged once', async (t) => {
   const first = authority.issue()
   const tls = { ...placed('broken', first), lookEveryMs: 5 }
   const { server, lines } = await startRig(t, { tls })
@@ -169,13 +169,13 @@ test('files that cannot be used leave the old certificate in place, and are told
   while ((await get(server, '/healthz')).serial === serial) await pause(5)
 })
 
-test('a server does not start with what it could not show', async (t) => {
+test('a server does not start with an unusable certificate', async (t) => {
   const good = authority.issue()
   const wrong: [TlsFiles, RegExp][] = [
     [{ ...good, certFile: '/nowhere.pem' }, /certFile names the file \/nowhere.pem/],
     [{ ...good, keyFile: authority.issue().keyFile }, /does not hold a certificate and its key/],
     [{ ...good, certFile: good.keyFile }, /certFile is no certificate/],
-    [authority.issue({ days: -1 }), /has expired on/],
+    [authority.issue({ days: -1 }), /expired on/],
     [{ ...good, clientCaFile: '/nowhere.pem' }, /clientCaFile names/],
   ]
   for (const [tls, words] of wrong) {
@@ -183,11 +183,11 @@ test('a server does not start with what it could not show', async (t) => {
   }
 })
 
-test('closing ends connections that are quiet, busy, or still about to become secure', async (t) => {
+test('close ends idle connections and connections in their handshake', async (t) => {
   const { server } = await startRig(t, { tls: authority.issue() })
   const gone = (socket: {
-    once(event: 'close', hear: () => void): unknown
-    on(event: 'error', hear: () => void): unknown
+    once(event: 'close', listener: () => void): unknown
+    on(event: 'error', listener: () => void): unknown
   }) =>
     new Promise<void>((resolve) => {
       socket.on('error', () => undefined)
@@ -203,7 +203,7 @@ test('closing ends connections that are quiet, busy, or still about to become se
   await Promise.all(ends)
 })
 
-test('a page that came without TLS is not a page of a service that speaks it', async (t) => {
+test('a page loaded without TLS is of another origin than a service with TLS', async (t) => {
   const { server } = await startRig(t, { tls: authority.issue() })
   const host = `127.0.0.1:${server.port}`
   const from = (origin: string): Promise<Heard> => get(server, '/healthz', { headers: { host, origin } } as never)

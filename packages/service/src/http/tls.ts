@@ -5,19 +5,18 @@ import type { Socket } from 'node:net'
 import { createSecureContext, type SecureContextOptions, type Server, type TLSSocket, type TlsOptions } from 'node:tls'
 import { ToolError } from '@gantry/contract'
 import type { Connections } from './connections.ts'
-import type { HttpLog } from './handle-request.ts'
-import type { RequestTracker } from './request-scope.ts'
+import type { HttpLog, RequestTracker } from './handle-request.ts'
 
-/** Files in PEM that a server shows itself with. */
+/** The PEM files of a server's TLS identity. */
 export interface TlsFiles {
-  /** Its certificate, then those that lead to an authority which its clients trust. */
+  /** Its certificate, then the intermediates up to an authority that its clients trust. */
   readonly certFile: string
   readonly keyFile: string
-  /** Authorities; a client without a certificate of one of them is not let in. */
+  /** Authorities of client certificates; a client without such a certificate is refused. */
   readonly clientCaFile?: string
 }
 
-/** What the files held when they were read; another text is another state of them. */
+/** The content of the files when they were read; used to detect changes. */
 interface Held {
   readonly context: SecureContextOptions
   readonly stamp: string
@@ -27,8 +26,8 @@ const lookEveryMs = 10_000
 const oldest = { minVersion: 'TLSv1.2' } as const
 
 /**
- * What the files hold, if a server can be had with it. Rejects with CONFIG_INVALID for files that cannot be read, a key
- * that is not the certificate's, and a certificate that is no longer valid.
+ * Reads the files. Rejects with CONFIG_INVALID for files that cannot be read, a key that does not belong to the
+ * certificate, and an expired certificate.
  */
 export async function readTls(files: TlsFiles): Promise<Held> {
   const cert = await read(files.certFile, 'certFile')
@@ -44,8 +43,8 @@ export function tlsOptions({ context }: Held, { clientCaFile }: TlsFiles, handsh
 }
 
 /**
- * Looks at the files from time to time and uses what has changed for connections that come from then on; those that are
- * there stay. What cannot be used is told once, and the last that could stays. Answers the function that ends it.
+ * Reads the files at intervals and uses changed ones for new connections; open connections stay. Unusable files are
+ * logged once, and the last certificate stays in use. Returns the function that stops it.
  */
 export function followTls(
   server: Pick<Server, 'setSecureContext'>,
@@ -55,23 +54,23 @@ export function followTls(
   everyMs = lookEveryMs,
 ): () => void {
   let used = first.stamp
-  let told = ''
+  let logged = ''
   let looking = false
   const look = async (): Promise<void> => {
-    // One that takes longer than the time between two must not be overtaken by the next.
+    // A slow read must not be overtaken by the next one.
     if (looking) return
     looking = true
     try {
       const { context, stamp } = await readTls(files)
-      told = ''
+      logged = ''
       if (stamp === used) return
       server.setSecureContext(context)
       used = stamp
       log.info({ file: files.certFile }, 'The certificate of the API was replaced.')
     } catch (err) {
       const message = err instanceof Error ? err.message : ''
-      if (message !== told) log.error({ err }, 'The certificate of the API cannot be replaced; the old one stays.')
-      told = message
+      if (message !== logged) log.error({ err }, 'The certificate of the API cannot be replaced; the old one stays.')
+      logged = message
     } finally {
       looking = false
     }
@@ -81,8 +80,8 @@ export function followTls(
 }
 
 /**
- * Has the door know connections once they are secure, and those that are still about it, which nobody else would end.
- * The two are different sockets of one connection, so that its other side is what tells which belong together.
+ * Tracks TLS connections from the handshake on; without this an unfinished handshake would outlive the server. The plain
+ * and the secure socket of a connection are matched by the address and port of the client.
  */
 export function admitSecure(server: PlainServer, tracker: RequestTracker, connections: Connections): () => void {
   const shaking = new Map<string, Socket>()
@@ -117,7 +116,7 @@ function checked(context: SecureContextOptions, cert: string, { certFile }: TlsF
     () => new X509Certificate(cert).validToDate,
   )
   if (until.getTime() < Date.now()) {
-    throw wrong('/service/tls/certFile', `names ${certFile}, which has expired on ${until.toISOString().slice(0, 10)}`)
+    throw wrong('/service/tls/certFile', `names ${certFile}, which expired on ${until.toISOString().slice(0, 10)}`)
   }
   attempt('/service/tls', 'does not hold a certificate and its key', () => createSecureContext(context))
   return context

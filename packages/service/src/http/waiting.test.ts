@@ -1,28 +1,17 @@
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
 import { type TestContext, test } from 'node:test'
 import type { Identity } from '@gantry/contract'
-import { defineTool } from '@gantry/core'
 import { startRig } from './http.fixture.ts'
 import type { HttpLimits } from './limits.ts'
-import { fakeService } from './service.fixture.ts'
+import { fakeService, stayingTool } from './service.fixture.ts'
 
-const stays = defineTool({
-  ...{ namespace: 'test', name: 'stay', description: 'Stays until it is cancelled.', effect: 'read' },
-  inputSchema: { type: 'object' },
-  async run(_args, { signal }) {
-    await once(signal, 'abort')
-    return {}
-  },
-})
-
-/** A server whose callers say who they are, `tenant/principal`, and a call of each tenant that does not end. */
+/** A server whose callers authenticate as `tenant/principal`, and a call of each tenant that does not end. */
 async function rigOf(t: TestContext, limits: Partial<HttpLimits>) {
   const authenticate = async ({ headers }: { readonly headers: { readonly authorization?: string | undefined } }) => {
     const [tenant = '', principal = ''] = (headers.authorization ?? '').split('/')
     return { identity: { tenant, principal, permissions: [] } satisfies Identity }
   }
-  const rig = await startRig(t, { limits, authenticate }, fakeService([stays]))
+  const rig = await startRig(t, { limits, authenticate }, fakeService([stayingTool()]))
   const ask = (who: string, path: string, init: RequestInit = {}): Promise<Response> =>
     fetch(`${rig.server.url}${path}`, {
       ...init,
@@ -32,16 +21,19 @@ async function rigOf(t: TestContext, limits: Partial<HttpLimits>) {
     ask(who, '/v1/calls', { method: 'POST', body: JSON.stringify({ tool: 'test:stay', waitMs }) })
   const begin = async (who: string): Promise<string> =>
     ((await (await post(who, 0)).json()) as { callId: string }).callId
-  /** A stream of events that is being read, until it is let go. */
+  /** Responses whose streams stay open: `fetch` cancels the body of one that was garbage-collected. */
+  const open: Response[] = []
+  /** An event stream that stays open until the test ends it. */
   const follow = async (who: string, callId: string) => {
     const leave = new AbortController()
-    const { status, headers } = await ask(who, `/v1/calls/${callId}/events`, { signal: leave.signal })
-    return { status, headers, leave: () => leave.abort() }
+    const response = await ask(who, `/v1/calls/${callId}/events`, { signal: leave.signal })
+    open.push(response)
+    return { status: response.status, leave: () => leave.abort() }
   }
   return { ...rig, ask, post, begin, follow }
 }
 
-test('whoever has as many streams and waiting requests as he may is told to come later, and others are served', async (t) => {
+test('a caller at its limit of streams and waiting requests is refused with a time to retry, and others are served', async (t) => {
   const { ask, post, begin, follow, service } = await rigOf(t, { waitingPerPrincipal: 2 })
   const callId = await begin('acme/ada')
   const first = await follow('acme/ada', callId)
@@ -66,7 +58,7 @@ test('whoever has as many streams and waiting requests as he may is told to come
   assert.equal(again.status, 200, 'a place that was left can be taken')
 })
 
-test('a request that waited gives its place back with its answer', async (t) => {
+test('a waiting request releases its slot with its response', async (t) => {
   const { ask, begin, follow } = await rigOf(t, { waitingPerPrincipal: 1 })
   const callId = await begin('acme/ada')
   for (let time = 0; time < 5; time++) {
@@ -76,7 +68,7 @@ test('a request that waited gives its place back with its answer', async (t) => 
   assert.equal((await follow('acme/ada', callId)).status, 200)
 })
 
-test('the principals of a tenant together do not take the places of other tenants', async (t) => {
+test('the waiting requests of a tenant together do not take the slots of other tenants', async (t) => {
   const { begin, follow } = await rigOf(t, { waitingPerTenant: 3 })
   const [ours, theirs] = [await begin('acme/ada'), await begin('other/ada')]
   for (const who of ['acme/ada', 'acme/bob', 'acme/cem']) assert.equal((await follow(who, ours)).status, 200)
@@ -84,7 +76,7 @@ test('the principals of a tenant together do not take the places of other tenant
   assert.equal((await follow('other/ada', theirs)).status, 200)
 })
 
-test('some connections are kept back for requests that do not wait', async (t) => {
+test('some connections are reserved for requests that do not wait', async (t) => {
   const { ask, begin, follow } = await rigOf(t, { connections: 20 })
   const tenants = Array.from({ length: 18 }, (_, index) => `t${index}/ada`)
   const callId = await begin('last/ada')

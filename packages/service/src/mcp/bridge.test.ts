@@ -9,23 +9,23 @@ import { createLiveKeys } from '../http/authentication/live-keys.ts'
 import { somePair } from '../http/authentication/signed-request.fixture.ts'
 import { signedRequestAuthenticator } from '../http/authentication/signed-request.ts'
 import { memoryKeys } from '../storage/keys/api-keys.fixture.ts'
-import type { Nonce } from '../storage/keys/nonces.ts'
+import type { Nonce } from '../storage/keys/api-keys.ts'
 import { lineClient } from './stdio.fixture.ts'
 
-interface Said {
+interface SentMessage {
   readonly id?: unknown
   readonly method: string
 }
-type Reply = (said: Said, response: ServerResponse) => void
+type Reply = (said: SentMessage, response: ServerResponse) => void
 
-/** A service whose sessions end when it is told, and which answers within one as `reply` does. */
+/** A service whose sessions the test can end, and which answers within one as `reply` does. */
 async function forgetful(t: TestContext, reply: Reply, key?: string, look?: (request: IncomingMessage) => void) {
   let [opened, refusing] = [0, false]
   let current = ''
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     look?.(request)
     if (request.method !== 'POST') return void response.writeHead(405).end()
-    const said = JSON.parse(await new Response(request as never).text()) as Said
+    const said = JSON.parse(await new Response(request as never).text()) as SentMessage
     if (said.method === 'initialize') {
       if (refusing) return json(response, { error: { message: 'Not yet.' } }, 503)
       opened += 1
@@ -62,7 +62,7 @@ function json(response: ServerResponse, body: object, status = 200): void {
 
 const echo: Reply = ({ id, method }, response) => json(response, { jsonrpc: '2.0', id, result: { method } })
 
-test('requests that find their session gone at the same time are all answered, in one new session', async (t) => {
+test('concurrent requests that find their session expired are all answered, in one new session', async (t) => {
   const { client, opened, forget } = await forgetful(t, echo)
   await client.open()
   for (const round of [1, 2]) {
@@ -73,7 +73,7 @@ test('requests that find their session gone at the same time are all answered, i
   }
 })
 
-test('a session that cannot be opened again yet fails those who wait, and is tried again for the next', async (t) => {
+test('a session that cannot be reopened fails the waiting requests, and the next request tries again', async (t) => {
   const { client, forget, refuse } = await forgetful(t, echo)
   await client.open()
   forget()
@@ -84,7 +84,7 @@ test('a session that cannot be opened again yet fails those who wait, and is tri
   assert.deepEqual((await client.request('ping')).result, { method: 'ping' })
 })
 
-test('with a key that signs, each request is signed with its session and method, and the key is not sent', async (t) => {
+test('with a signing key each request is signed with its session and method, and the key is not sent', async (t) => {
   const records = memoryKeys()
   const control = createKeyControl(records, async () => undefined)
   const { privateKey, publicKey } = somePair()
@@ -109,14 +109,15 @@ test('with a key that signs, each request is signed with its session and method,
   assert.ok(sent.every((headers) => !headers.includes(seed)))
 })
 
-test('whatever a service answers, a request is answered under its own id', async (t) => {
+test('a request is answered under its own id, whatever the service answers', async (t) => {
   const stream = { 'content-type': 'text/event-stream' }
-  const told = { jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken: 1, progress: 1 } }
+  const progress = { jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken: 1, progress: 1 } }
   const replies: { readonly [method: string]: (response: ServerResponse) => void } = {
-    nobody: (response) => json(response, { jsonrpc: '2.0', id: null, error: { code: -32_600, message: 'No.' } }, 400),
+    unaddressed: (response) =>
+      json(response, { jsonrpc: '2.0', id: null, error: { code: -32_600, message: 'No.' } }, 400),
     streamed: (response) =>
       response.writeHead(200, stream).end('data: {"jsonrpc":"2.0","id":null,"error":{"code":1}}\n\n'),
-    unanswered: (response) => response.writeHead(200, stream).end(`data: ${JSON.stringify(told)}\n\n`),
+    unanswered: (response) => response.writeHead(200, stream).end(`data: ${JSON.stringify(progress)}\n\n`),
     accepted: (response) => response.writeHead(202).end(),
     html: (response) => response.writeHead(502, { 'content-type': 'text/html' }).end('<p>'),
     broken: (response) => response.writeHead(200, { 'content-type': 'application/json' }).end('{'),

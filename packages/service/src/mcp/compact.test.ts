@@ -36,7 +36,7 @@ test('seven tools find, describe and run all others', async (t) => {
   })
 })
 
-test('arguments that do not fit are told where they do not, and a tool that is not there is none', async (t) => {
+test('invalid arguments are refused with their paths, and a tool outside the compact surface is unknown', async (t) => {
   const { call } = await openMcp(t, { surface: 'compact' })
   const wrong = await call('search_tools', { limit: 'many', other: 1 })
   assert.equal(wrong.result.isError, true)
@@ -44,7 +44,7 @@ test('arguments that do not fit are told where they do not, and a tool that is n
   assert.equal((await call('demo__add', { a: 1, b: 2 })).error?.code, -32_602)
 })
 
-test('a tool that is asked for in vain is told to the model, by every way, and only a wrong name to the client', async (t) => {
+test('a tool that does not exist is an error for the model on every path, and only a wrong MCP name is one for the client', async (t) => {
   const { call, session } = await openMcp(t, { surface: 'compact' })
   const open = await session()
   const executor = createExecutor({ tools: demoTools() })

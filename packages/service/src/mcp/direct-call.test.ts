@@ -4,19 +4,20 @@ import { test } from 'node:test'
 import { directCall } from '@gantry/mcp/internal/server/direct-call'
 import type { McpParts } from '@gantry/mcp/internal/server/server'
 import { owner } from '../http/http.fixture.ts'
+import { stub } from '../stub.fixture.ts'
 import { sendCall } from './http-handler.ts'
 
-test('a request that ends by a fault of ours leaves no timer behind that writes into its response', async (t) => {
+test('a request that ends with an internal error leaves no timer that writes into its response', async (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] })
   const written: string[] = []
-  const response = {
+  const response = stub<ServerResponse>({
     writeHead: () => response,
     write: (text: string) => written.push(text),
-  } as unknown as ServerResponse
+  })
   const begun = Promise.withResolvers<never>()
-  const parts = {
+  const parts = stub<McpParts>({
     surface: { prepare: () => ({ kind: 'answer', answer: () => begun.promise }) },
-  } as unknown as McpParts
+  })
   const { signal } = new AbortController()
   const answer = sendCall({ call: directCall(parts, {}) }, response, { id: 1, params: { name: 'demo__add' } }, owner, {
     stop: signal,

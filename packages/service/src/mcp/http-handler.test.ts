@@ -1,18 +1,17 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
-import { defineTool } from '@gantry/core'
+import { sampleTool } from '../../test/sample-tool.fixture.ts'
 import { fakeService } from '../http/service.fixture.ts'
 import { openMcp } from './mcp.fixture.ts'
 
-const object = { type: 'object' } as const
-
-/** Waits until it is told to go on, and says what became of it. */
+/** Waits until the test lets it go on, and records what became of it. */
 function waitingTool() {
   const ended = Promise.withResolvers<string>()
   const begun = Promise.withResolvers<void>()
-  const tool = defineTool({
-    ...{ namespace: 'test', name: 'wait', description: 'Waits to be cancelled.', effect: 'read', inputSchema: object },
+  const tool = sampleTool({
+    name: 'wait',
+    description: 'Waits to be cancelled.',
     async run(_args, { signal }) {
       begun.resolve()
       await delay(30_000, undefined, { signal }).catch(() => undefined)
@@ -23,7 +22,7 @@ function waitingTool() {
   return { tool, ended: ended.promise, begun: begun.promise }
 }
 
-test('tools are listed with valid names, their schemas, and hints from what they do', async (t) => {
+test('tools are listed with valid names, their schemas, and hints of their effect', async (t) => {
   const { modern, session } = await openMcp(t)
   const { messages } = await modern('tools/list')
   const tools = messages[0]?.result.tools
@@ -39,10 +38,12 @@ test('tools are listed with valid names, their schemas, and hints from what they
   assert.deepEqual(old.result.tools[0].execution, { taskSupport: 'optional' })
 })
 
-test('a list goes over several pages, and a cursor that is none is refused', async (t) => {
+test('a list has several pages, and a malformed cursor is refused', async (t) => {
   const many = Array.from({ length: 230 }, (_, at) =>
-    defineTool({
-      ...{ namespace: 'many', name: `t${at}`, description: 'One of many.', effect: 'read', inputSchema: object },
+    sampleTool({
+      namespace: 'many',
+      name: `t${at}`,
+      description: 'One of many.',
       run: () => at,
     }),
   )
@@ -58,7 +59,7 @@ test('a list goes over several pages, and a cursor that is none is refused', asy
   assert.equal((await modern('tools/list', { cursor: 'x' })).messages[0]?.error?.code, -32_602)
 })
 
-test('a call answers with text and structured output, and with its durable id', async (t) => {
+test('a call returns text and structured output, and its durable id', async (t) => {
   const { call, session } = await openMcp(t)
   const { result } = await call('demo__add', { a: 1, b: 2 })
   assert.deepEqual(result.structuredContent, { result: 3 })
@@ -69,7 +70,7 @@ test('a call answers with text and structured output, and with its durable id', 
   assert.deepEqual(old.result.structuredContent, { result: 3 })
 })
 
-test('what is answered here is what the SDK would answer', async (t) => {
+test('a direct call returns what the SDK returns', async (t) => {
   const { modern } = await openMcp(t)
   const calls: [string, object][] = [
     ['demo__add', { a: 1, b: 2 }],
@@ -82,7 +83,7 @@ test('what is answered here is what the SDK would answer', async (t) => {
   for (const [name, args] of calls) {
     const { response, messages: own } = await modern('tools/call', { name, arguments: args })
     const here = own[0]
-    // Whoever wants to hear log lines goes by the SDK.
+    // A client that wants log lines is served by the SDK.
     const meta = { 'io.modelcontextprotocol/logLevel': 'emergency' }
     const { messages, response: other } = await modern('tools/call', { name, arguments: args }, { meta })
     const there = messages.at(-1)
@@ -93,7 +94,7 @@ test('what is answered here is what the SDK would answer', async (t) => {
   }
 })
 
-test('a failure of a tool is a result with its code, and a tool that is not there an error of the protocol', async (t) => {
+test('a failure of a tool is a result with its code, and an unknown tool a protocol error', async (t) => {
   const { call } = await openMcp(t)
   const failed = await call('demo__fail', { message: 'It broke.' })
   assert.equal(failed.result.isError, true)
@@ -106,9 +107,11 @@ test('a failure of a tool is a result with its code, and a tool that is not ther
   assert.deepEqual(absent.error?.data, { code: 'TOOL_NOT_FOUND' })
 })
 
-test('tools are called by id and version too, and odd names read back', async (t) => {
-  const odd = defineTool({
-    ...{ namespace: 'odd.one', name: 'a.b', description: 'Has dots.', effect: 'read', inputSchema: object },
+test('tools can be called by id and version too, and names with dots resolve', async (t) => {
+  const odd = sampleTool({
+    namespace: 'odd.one',
+    name: 'a.b',
+    description: 'Has dots.',
     run: () => 'odd',
   })
   const { call, modern } = await openMcp(t, {}, fakeService([odd]))
@@ -119,9 +122,11 @@ test('tools are called by id and version too, and odd names read back', async (t
   assert.equal((await call(name)).result.content[0].text, 'odd')
 })
 
-test('within one namespace tools go by their bare names, and others are not there', async (t) => {
-  const other = defineTool({
-    ...{ namespace: 'other', name: 'secret', description: 'Elsewhere.', effect: 'read', inputSchema: object },
+test('within one namespace tools have their plain names, and others are not found', async (t) => {
+  const other = sampleTool({
+    namespace: 'other',
+    name: 'secret',
+    description: 'Elsewhere.',
     run: () => 1,
   })
   const { call, modern } = await openMcp(t, { namespace: 'demo' }, fakeService([other]))
@@ -131,9 +136,11 @@ test('within one namespace tools go by their bare names, and others are not ther
   assert.equal((await call('other:secret')).error?.code, -32_602)
 })
 
-test('within one namespace a name with a version calls the tool that was looked up, and no other one', async (t) => {
-  const other = defineTool({
-    ...{ namespace: 'add', name: '1.0.0', description: 'Elsewhere.', effect: 'read', inputSchema: object },
+test('within one namespace a name with a version calls only the tool of that version', async (t) => {
+  const other = sampleTool({
+    namespace: 'add',
+    name: '1.0.0',
+    description: 'Elsewhere.',
     run: () => 'elsewhere',
   })
   const service = fakeService([other])
@@ -148,21 +155,22 @@ test('within one namespace a name with a version calls the tool that was looked 
   )
 })
 
-test('progress is told to those who ask for it, in both eras', async (t) => {
+test('progress is sent to clients that request it, in both protocol eras', async (t) => {
   const { modern, session } = await openMcp(t)
   const params = { name: 'demo__countdown', arguments: { from: 3, delayMs: 1 } }
   const { messages } = await modern('tools/call', params, { meta: { progressToken: 'p' } })
-  const told = messages.filter(({ method }) => method === 'notifications/progress')
-  assert.deepEqual(told[0]?.params, { progressToken: 'p', progress: 0, total: 3, message: '3 left' })
+  const updates = messages.filter(({ method }) => method === 'notifications/progress')
+  assert.deepEqual(updates[0]?.params, { progressToken: 'p', progress: 0, total: 3, message: '3 left' })
   assert.equal(messages.at(-1)?.result.isError, undefined)
   const open = await session()
   const old = await open.send({ id: 1, method: 'tools/call', params: { ...params, _meta: { progressToken: 7 } } })
   assert.ok(old.messages.some(({ params }) => params?.progressToken === 7))
 })
 
-test('log lines go to those who said from which level on', async (t) => {
-  const logs = defineTool({
-    ...{ namespace: 'test', name: 'logs', description: 'Logs.', effect: 'read', inputSchema: object },
+test('log lines are sent to clients that set a level', async (t) => {
+  const logs = sampleTool({
+    name: 'logs',
+    description: 'Logs.',
     run(_args, { log }) {
       log('debug', 'fine')
       log('warn', 'careful', { n: 1 })
@@ -172,9 +180,9 @@ test('log lines go to those who said from which level on', async (t) => {
   const { modern, session } = await openMcp(t, {}, fakeService([logs]))
   const params = { name: 'test__logs', arguments: {} }
   const meta = { 'io.modelcontextprotocol/logLevel': 'info' }
-  const told = (await modern('tools/call', params, { meta })).messages.filter((one) => one.method !== undefined)
+  const logged = (await modern('tools/call', params, { meta })).messages.filter((one) => one.method !== undefined)
   assert.deepEqual(
-    told.map((one) => one.params.data),
+    logged.map((one) => one.params.data),
     [{ message: 'careful', data: { n: 1 } }],
   )
   const open = await session()
@@ -185,7 +193,7 @@ test('log lines go to those who said from which level on', async (t) => {
   assert.equal(loud.messages.length, 3)
 })
 
-test('a client that leaves cancels its call', async (t) => {
+test('a client that disconnects cancels its call', async (t) => {
   for (const meta of [{}, { progressToken: 1 }]) {
     const { tool, ended, begun } = waitingTool()
     const { modern } = await openMcp(t, {}, fakeService([tool]))
@@ -213,7 +221,7 @@ test('notifications/cancelled cancels a call of a session', async (t) => {
   await assert.rejects(waiting)
 })
 
-test('an extension of 2026-07-28 is negotiated, and the server says who it is', async (t) => {
+test('the server negotiates an extension of 2026-07-28, and sends its name', async (t) => {
   const { modern } = await openMcp(t)
   const { result } = (await modern('server/discover')).messages[0] ?? {}
   assert.deepEqual(result.supportedVersions, ['2026-07-28'])

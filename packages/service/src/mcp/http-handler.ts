@@ -2,15 +2,23 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { type Identity, ToolError } from '@gantry/contract'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import type { ConnectionSignals, DirectRequest } from '@gantry/mcp/internal/server/direct-call'
 import { createDispatcher, type Dispatcher, type DispatcherOptions } from '@gantry/mcp/internal/server/dispatcher'
+import { type CallScope, callContinues, type McpHost, type Outcome } from '@gantry/mcp/internal/server/host'
 import { mostInBatch, type RefusedJson, refusedJson } from '@gantry/mcp/internal/server/message-lines'
-import { type Answer, json, problem, safeHeaders } from '../http/answer.ts'
+import { type Answer, asToolError, json, problem, safeHeaders } from '../http/answer.ts'
 import type { Known } from '../http/authentication/authenticator.ts'
-import { type HttpContext, identify, type Mount, recheck, requireSigned } from '../http/handle-request.ts'
-import { parseBody, readBody } from '../http/read-body.ts'
-import type { RequestScope } from '../http/request-scope.ts'
-import { challengeOf, type ResourceSettings, resourceMounts } from './resource-metadata.ts'
+import {
+  type HttpContext,
+  identify,
+  type Mount,
+  type RequestScope,
+  recheck,
+  requireSigned,
+} from '../http/handle-request.ts'
+import { parseBody, readBody } from '../http/request-input.ts'
+import type { Service } from '../http/service.ts'
 
 export interface McpHttpOptions extends DispatcherOptions {
   readonly resource: ResourceSettings
@@ -32,7 +40,8 @@ export async function createMcpHttpHandler(options: McpHttpOptions): Promise<Mcp
     const { request, response } = incoming
     const { method = '' } = request
     if (method === 'OPTIONS') return { kind: 'empty', status: 204, headers: { allow } }
-    if (!methods.includes(method)) return problem(new ToolError('NOT_FOUND', `This takes ${allow}.`), 405, { allow })
+    if (!methods.includes(method))
+      return problem(new ToolError('NOT_FOUND', `This path allows ${allow}.`), 405, { allow })
     const entry = await admit(request, scope, context, options.resource)
     if ('refused' in entry) return entry.refused
     const { known } = entry
@@ -73,7 +82,7 @@ export async function createMcpHttpHandler(options: McpHttpOptions): Promise<Mcp
 const methods: readonly string[] = ['GET', 'POST', 'DELETE']
 const allow = 'GET, POST, DELETE, OPTIONS'
 
-/** The caller, or a refusal whose `WWW-Authenticate` says where a token can be obtained. */
+/** The caller, or a refusal whose `WWW-Authenticate` header names where a token can be obtained. */
 async function admit(
   request: IncomingMessage,
   { gone }: RequestScope,
@@ -85,7 +94,7 @@ async function admit(
   } catch (error) {
     const challenge = challengeOf(error, resource, request)
     if (challenge === undefined) throw error
-    return { refused: problem(error as ToolError, undefined, { 'www-authenticate': challenge }) }
+    return { refused: problem(asToolError(error), undefined, { 'www-authenticate': challenge }) }
   }
 }
 
@@ -110,7 +119,7 @@ function rpcError(status: number, code: number, message: string): Answer {
   return json({ jsonrpc: '2.0', error: { code, message }, id: null }, status)
 }
 
-/** How long a response stays silent before it becomes a stream with heartbeats. */
+/** The time without a byte after which a response becomes a stream with heartbeats. */
 const quietMs = 10_000
 
 /** Answers a direct call with one JSON, or, when the call takes long, with an event stream that ends with that JSON. */
@@ -140,11 +149,11 @@ export async function sendCall(
   }
 }
 
-/** A request as the SDK reads it; its body was read before and is passed beside it. */
+/** A request for the SDK; its body was read before and is passed separately. */
 function webRequest(request: IncomingMessage, signal: AbortSignal): Request {
   const headers = new Headers()
   for (const [name, value] of Object.entries(request.headers)) {
-    // Credentials end at this handler.
+    // Credentials are not passed beyond this handler.
     if (typeof value === 'string' && name !== 'authorization' && name !== 'cookie') headers.set(name, value)
   }
   return new Request('http://localhost/mcp', { method: request.method ?? 'GET', headers, signal })
@@ -162,8 +171,110 @@ async function sendResponse(response: ServerResponse, answer: Response, { stop }
   } else {
     response.writeHead(status, headers)
     response.flushHeaders()
-    // A client that leaves, or a server that closes, ends the stream; the SDK sees it by the signal of the request.
+    // A client that disconnects, or a server that closes, ends the stream; the SDK sees the abort of the request's
+    // signal.
     await pipeline(Readable.fromWeb(body as never), response, { signal: stop }).catch(() => response.destroy())
   }
   return { kind: 'sent', status }
+}
+
+/** What clients need to know to obtain a token. */
+interface ResourceSettings {
+  /** The public URL of the endpoint, when a proxy makes it differ from the requested one. */
+  readonly url?: string | undefined
+  /** The issuers whose tokens are accepted now; without any the metadata is not served. */
+  readonly issuers: () => readonly string[]
+  /** The permission that callers of the endpoint need. */
+  readonly permission?: string | undefined
+}
+
+const wellKnown = '/.well-known/oauth-protected-resource'
+
+/** The documents of RFC 9728, at the path that belongs to `/mcp` and at the path for the whole server. */
+function resourceMounts(settings: ResourceSettings): readonly Mount[] {
+  return [`${wellKnown}/mcp`, wellKnown].map((path) => ({
+    path,
+    async handle({ request }) {
+      const issuers = settings.issuers()
+      if (issuers.length === 0) return problem(new ToolError('NOT_FOUND', 'No token issuer is configured.'))
+      if (request.method !== 'GET' && request.method !== 'HEAD') {
+        return problem(new ToolError('NOT_FOUND', 'This path allows GET, HEAD.'), 405, { allow: 'GET, HEAD' })
+      }
+      const resource = resourceUrl(settings, request)
+      if (resource === null)
+        return problem(new ToolError('PAYLOAD_INVALID', 'The Host header of the request is malformed.'))
+      return json({
+        resource: settings.url ?? resource.href,
+        authorization_servers: issuers,
+        bearer_methods_supported: ['header'],
+        resource_name: 'Gantry',
+        ...(settings.permission === undefined ? {} : { scopes_supported: [settings.permission] }),
+      })
+    },
+  }))
+}
+
+/** The value of `WWW-Authenticate` for a refused request, or undefined when a credential would not help. */
+function challengeOf(error: unknown, settings: ResourceSettings, request: IncomingMessage): string | undefined {
+  if (!ToolError.is(error)) return undefined
+  const url = resourceUrl(settings, request)
+  const metadata = url === null || settings.issuers().length === 0 ? [] : [`resource_metadata="${metadataOf(url)}"`]
+  const scope = settings.permission === undefined ? [] : [`scope="${settings.permission}"`]
+  if (error.code === 'DENIED') return ['Bearer error="insufficient_scope"', ...scope, ...metadata].join(', ')
+  if (error.code !== 'UNAUTHENTICATED') return undefined
+  const shown = request.headers.authorization === undefined ? [] : ['error="invalid_token"']
+  return ['Bearer realm="gantry"', ...shown, ...scope, ...metadata].join(', ')
+}
+
+function metadataOf({ protocol, host, pathname }: URL): string {
+  return `${protocol}//${host}${wellKnown}${pathname}`
+}
+
+/** The URL of the endpoint: the configured one, or else the requested one; null when that is malformed. */
+function resourceUrl({ url }: ResourceSettings, { headers, socket }: IncomingMessage): URL | null {
+  return URL.parse(url ?? `${'encrypted' in socket ? 'https' : 'http'}://${headers.host ?? 'localhost'}/mcp`)
+}
+
+/** How long one request for an outcome waits; it is repeated as long as the caller wants the outcome. */
+const waitMs = 60_000
+
+/**
+ * The service as a host. `leaving` aborts when this process is about to stop: a call whose connection breaks from then on
+ * is not cancelled, because its caller did not leave.
+ */
+export function serviceHost(service: Service, leaving: AbortSignal): McpHost {
+  const outcomeOf = async (callId: string, { identity, signal, onReport }: CallScope): Promise<Outcome> => {
+    if (onReport !== undefined) {
+      for await (const event of await service.events(callId, 0, identity, signal)) {
+        if (event.kind === 'done' || event.kind === 'error') return event.result
+        await onReport(event)
+      }
+    }
+    for (;;) {
+      const outcome = await service.wait(callId, identity, waitMs, signal)
+      if (outcome !== undefined) return outcome
+      signal.throwIfAborted()
+    }
+  }
+  return {
+    get executor() {
+      return service.executor
+    },
+    async run(input, scope) {
+      const { identity, signal } = scope
+      const { callId } = await service.submit(input, identity, { waits: scope.onReport === undefined })
+      // When the store is unavailable the cancellation is lost; the call then ends by its own time limit.
+      const cancel = (): void => void (leaving.aborted || service.cancel(callId, identity).catch(() => undefined))
+      const stopListening = onAbort(signal, cancel)
+      try {
+        return await outcomeOf(callId, scope)
+      } catch (error) {
+        throw leaving.aborted ? callContinues(callId, error) : error
+      } finally {
+        stopListening()
+      }
+    },
+    durable: service,
+    artifact: (id, range, identity, signal) => service.artifact(id, range, identity, signal),
+  }
 }

@@ -4,8 +4,7 @@ import { sseData } from '@gantry/mcp/internal/server/bridge'
 import { type Rig, startRig } from '../http/http.fixture.ts'
 import type { HttpOptions } from '../http/server.ts'
 import { type FakeService, fakeService } from '../http/service.fixture.ts'
-import { createMcpHttpHandler, type McpHttpOptions } from './http-handler.ts'
-import { serviceHost } from './service-host.ts'
+import { createMcpHttpHandler, type McpHttpOptions, serviceHost } from './http-handler.ts'
 
 export interface Answered {
   readonly jsonrpc: string
@@ -22,13 +21,13 @@ export interface Answered {
 export interface Asking {
   readonly key?: string
   readonly headers?: { readonly [name: string]: string }
-  /** Besides what every request of 2026-07-28 says. */
+  /** In addition to what every request of 2026-07-28 has. */
   readonly meta?: object
   readonly signal?: AbortSignal
 }
 
 export interface McpRig extends Rig {
-  /** One request of 2026-07-28, and everything that came back, the answer last. */
+  /** Sends one request of 2026-07-28; resolves with all messages of the response, the answer last. */
   modern(method: string, params?: object, asking?: Asking): Promise<{ response: Response; messages: Answered[] }>
   call(name: string, args?: object, asking?: Asking): Promise<Answered>
   /** Opens a session of 2025-11-25. */
@@ -49,7 +48,7 @@ export const envelope = {
   'io.modelcontextprotocol/clientCapabilities': {},
 }
 
-/** A server with an MCP endpoint before a fake service, closed when the test ends. */
+/** A server with an MCP endpoint over a fake service, closed when the test ends. */
 export async function openMcp(
   t: TestContext,
   options: Partial<McpHttpOptions> = {},
@@ -58,12 +57,12 @@ export async function openMcp(
 ): Promise<McpRig> {
   const leaving = new AbortController()
   const host = serviceHost(service, leaving.signal)
-  const door = await createMcpHttpHandler({ host, version: '1.0.0', resource: { issuers: () => [] }, ...options })
+  const handler = await createMcpHttpHandler({ host, version: '1.0.0', resource: { issuers: () => [] }, ...options })
   t.after(async () => {
     leaving.abort()
-    await door.close()
+    await handler.close()
   })
-  const rig = await startRig(t, { mounts: door.mounts, ...http }, service)
+  const rig = await startRig(t, { mounts: handler.mounts, ...http }, service)
   let last = 0
   const post = (body: object, { key = rig.key, headers, signal }: Asking = {}): Promise<Response> =>
     fetch(`${rig.server.url}/mcp`, {
@@ -119,11 +118,11 @@ export async function openMcp(
 
 function ended(messages: readonly Answered[]): Answered {
   const last = messages.at(-1)
-  assert.ok(last !== undefined, 'nothing came back')
+  assert.ok(last !== undefined, 'the response has no message')
   return last
 }
 
-/** Every message of an answer, whichever of its two forms it has. */
+/** Every message of a response, in either of its two forms. */
 export async function messagesOf(response: Response): Promise<Answered[]> {
   const type = response.headers.get('content-type') ?? ''
   if (type.startsWith('application/json')) return [(await response.json()) as Answered]

@@ -1,32 +1,38 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { defineTool } from '@gantry/core'
 import { sseData } from '@gantry/mcp/internal/server/bridge'
+import { sampleTool } from '../../test/sample-tool.fixture.ts'
 import { type Presented, unauthenticated } from '../http/authentication/authenticator.ts'
 import { owner } from '../http/http.fixture.ts'
 import { fakeService } from '../http/service.fixture.ts'
+import { stub } from '../stub.fixture.ts'
 import { accept, envelope, openMcp, revision } from './mcp.fixture.ts'
 
-const later = defineTool({
-  ...{ namespace: 'later', name: 'one', description: 'Comes later.', effect: 'read', inputSchema: { type: 'object' } },
+const later = sampleTool({
+  namespace: 'later',
+  name: 'one',
+  description: 'Comes later.',
   run: () => 1,
 })
 
-/** The stream on which a client of 2026-07-28 hears of tools. */
+/** The stream that notifies a client of 2026-07-28 of changed tools. */
 function listen(url: string, authorization: string, signal?: AbortSignal): Promise<Response> {
   const params = { notifications: { toolsListChanged: true }, _meta: envelope }
   return fetch(`${url}/mcp`, {
     method: 'POST',
     body: JSON.stringify({ jsonrpc: '2.0', id: 'l', method: 'subscriptions/listen', params }),
     headers: {
-      ...{ accept, 'content-type': 'application/json', authorization },
-      ...{ 'mcp-protocol-version': revision, 'mcp-method': 'subscriptions/listen' },
+      accept,
+      'content-type': 'application/json',
+      authorization,
+      'mcp-protocol-version': revision,
+      'mcp-method': 'subscriptions/listen',
     },
     ...(signal === undefined ? {} : { signal }),
   })
 }
 
-test('a session is there for the one who opened it, and for nobody else', async (t) => {
+test('a session accepts only the caller who opened it', async (t) => {
   const { session, otherKey, server, key } = await openMcp(t)
   const open = await session()
   assert.equal((await open.request('tools/list')).result.tools.length, 5)
@@ -34,7 +40,7 @@ test('a session is there for the one who opened it, and for nobody else', async 
   assert.equal(hijacked.response.status, 404)
   const invented = await open.send({ id: 9, method: 'tools/list' }, { headers: { 'mcp-session-id': 'x'.repeat(32) } })
   assert.equal(invented.response.status, 404)
-  // What is said of the session of another is, to the letter, what is said of one that never was.
+  // The answer for another caller's session equals the answer for one that never existed.
   assert.deepEqual(hijacked.messages, invented.messages)
   for (const method of ['GET', 'DELETE']) {
     const headers = { accept, 'mcp-session-id': open.id, authorization: `Bearer ${otherKey}` }
@@ -46,7 +52,7 @@ test('a session is there for the one who opened it, and for nobody else', async 
   assert.equal((await open.send({ id: 9, method: 'tools/list' })).response.status, 404)
 })
 
-test('nobody has more sessions than he may: the one that he has not used for longest ends', async (t) => {
+test('a caller over its limit of sessions loses the one that was unused for longest', async (t) => {
   const { session, otherKey } = await openMcp(t, { limits: { sessionsEach: 2 } })
   const [first, second, other] = [await session(), await session(), await session(otherKey)]
   await first.request('ping')
@@ -55,7 +61,7 @@ test('nobody has more sessions than he may: the one that he has not used for lon
   for (const open of [first, third, other]) assert.deepEqual((await open.request('ping')).result, {})
 })
 
-test('when others hold all sessions, an idle one of theirs ends for a new one, and none that is in use', async (t) => {
+test('when all sessions are taken, a new one replaces an idle one of another caller, and none that is in use', async (t) => {
   const { session, key, otherKey, post, server } = await openMcp(t, { limits: { sessions: 1 } })
   const idle = await session(otherKey)
   const used = await session()
@@ -71,7 +77,7 @@ test('when others hold all sessions, an idle one of theirs ends for a new one, a
   assert.deepEqual((await used.request('ping')).result, {})
 })
 
-test('ten principals that open as many sessions as they may leave some for other tenants', async (t) => {
+test('ten principals at their limit of sessions leave some for other tenants', async (t) => {
   const authenticate = async ({ headers }: Presented) => {
     const [tenant = '', principal = ''] = (headers.authorization ?? '').slice('Bearer '.length).split('/')
     return { identity: { tenant, principal, permissions: ['*'] } }
@@ -87,7 +93,7 @@ test('ten principals that open as many sessions as they may leave some for other
   }
 })
 
-test('a session in which nothing moves ends', async (t) => {
+test('an idle session expires', async (t) => {
   const { session } = await openMcp(t, { limits: { idleMs: 20 } })
   const open = await session()
   while ((await open.send({ id: 1, method: 'ping' })).response.status !== 404) {
@@ -95,7 +101,7 @@ test('a session in which nothing moves ends', async (t) => {
   }
 })
 
-test('without sessions every request of an earlier revision stands for itself', async (t) => {
+test('without sessions each request of an earlier revision is handled by itself', async (t) => {
   const { post } = await openMcp(t, { sessions: 'none' })
   const body = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'demo__add', arguments: { a: 1, b: 2 } } }
   const answer = await post('/mcp', body, { accept })
@@ -103,7 +109,7 @@ test('without sessions every request of an earlier revision stands for itself', 
   assert.match(await answer.text(), /"structuredContent":\{"result":3\}/)
 })
 
-test('streams whose credential counts no longer end, and the session is there for one that counts', async (t) => {
+test('streams whose credential is revoked end, and the session accepts another credential of its caller', async (t) => {
   let live = true
   const authenticate = async ({ headers }: Presented) => {
     if (!live && headers.authorization === 'Bearer revoked') throw unauthenticated()
@@ -124,7 +130,7 @@ test('streams whose credential counts no longer end, and the session is there fo
   assert.equal((await open.send({ id: 1, method: 'ping' }, { key: 'another' })).response.status, 200)
 })
 
-test('those who listen hear that their tools have changed, and of nothing else', async (t) => {
+test('subscribers are notified when their tools change, and of nothing else', async (t) => {
   const service = fakeService()
   const { session, server, key } = await openMcp(t, { lookMs: 10 }, service)
   const leave = new AbortController()
@@ -138,17 +144,17 @@ test('those who listen hear that their tools have changed, and of nothing else',
   const streams = [old, now].map((response) => sseData(response.body as ReadableStream<Uint8Array>, 10_000))
   const [, fresh] = streams
   assert.match(String((await fresh?.next())?.value), /subscriptions\/acknowledged/)
-  ;(service.executor as unknown as { register(tool: unknown): void }).register(later)
+  stub<{ register(tool: unknown): void }>(service.executor).register(later)
   for (const stream of streams) assert.match(String((await stream.next()).value), /notifications\/tools\/list_changed/)
 })
 
-test('nobody has more streams than he may', async (t) => {
+test('a caller cannot have more streams than its limit', async (t) => {
   const { modern } = await openMcp(t, { limits: { streamsEach: 0 } })
   const { response } = await modern('subscriptions/listen', { notifications: { toolsListChanged: true } })
   assert.equal(response.status, 429)
 })
 
-test('one tenant has no more streams than its share, and others have theirs', async (t) => {
+test('a tenant has no more streams than its share, and others have theirs', async (t) => {
   const authenticate = async ({ headers }: Presented) => {
     const [tenant = '', principal = ''] = (headers.authorization ?? '').slice('Bearer '.length).split('/')
     return { identity: { tenant, principal, permissions: ['*'] } }

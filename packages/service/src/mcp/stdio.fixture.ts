@@ -2,7 +2,7 @@ import { PassThrough, type Readable, type Writable } from 'node:stream'
 import type { TestContext } from 'node:test'
 import type { Answered } from './mcp.fixture.ts'
 
-/** What serves somebody over stdio. */
+/** The streams of a server over stdio. */
 export interface StdioEnds {
   readonly input: Readable
   readonly output: Writable
@@ -11,19 +11,19 @@ export interface StdioEnds {
 }
 
 export interface LineClient {
-  /** Writes one line as it is. */
+  /** Writes one line unchanged. */
   write(line: string): void
   send(message: object): void
-  /** The next message that has this id; null is that of nobody. */
+  /** The next message that has this id; null is the id of a message that answers no request. */
   next(id: unknown): Promise<Answered>
   request(method: string, params?: object): Promise<Answered>
-  /** What came and was asked for by nobody. */
+  /** Messages that no `next` has returned. */
   readonly left: readonly Answered[]
   /** Opens a session of 2025-11-25. */
   open(): Promise<Answered>
 }
 
-/** A client that speaks lines with whatever serves it, which ends with the test. */
+/** A client over lines of JSON; its server ends with the test. */
 export function lineClient(t: TestContext, serve: (ends: StdioEnds) => Promise<void>): LineClient {
   const [input, output, stop] = [new PassThrough(), new PassThrough(), new AbortController()]
   const served = serve({ input, output, note: () => undefined, signal: stop.signal })
@@ -58,7 +58,11 @@ export function lineClient(t: TestContext, serve: (ends: StdioEnds) => Promise<v
     return next(`r${last}`)
   }
   return {
-    ...{ write, send, next, request, left: come },
+    write,
+    send,
+    next,
+    request,
+    left: come,
     async open() {
       const clientInfo = { name: 'test', version: '1' }
       const answer = await request('initialize', { protocolVersion: '2025-11-25', clientInfo, capabilities: {} })
@@ -68,7 +72,7 @@ export function lineClient(t: TestContext, serve: (ends: StdioEnds) => Promise<v
   }
 }
 
-/** Calls of `demo__echo` that are JSON, and refused all the same, with what is said of them. */
+/** Calls of `demo__echo` that are JSON, and refused all the same, with the reason. */
 export const refusedCalls: readonly (readonly [id: number, line: string, reason: RegExp])[] = (
   [
     ['{"__proto__":1}', /\/params\/arguments\/value\/__proto__ is a key that is not allowed/],
@@ -78,7 +82,7 @@ export const refusedCalls: readonly (readonly [id: number, line: string, reason:
   ] as const
 ).map(([value, reason], id) => [
   id,
-  // The id comes last, as the SDK of many a client writes it.
+  // The id comes last, as some client SDKs write it.
   `{"method":"tools/call","params":{"name":"demo__echo","arguments":{"value":${value}}},"jsonrpc":"2.0","id":${id}}`,
   reason,
 ])

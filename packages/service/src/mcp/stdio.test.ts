@@ -4,11 +4,11 @@ import { bridge } from '@gantry/mcp/internal/server/bridge'
 import { messageLines, type RefusedJson } from '@gantry/mcp/internal/server/message-lines'
 import { serveOverStdio } from '@gantry/mcp/internal/server/stdio'
 import { fakeService } from '../http/service.fixture.ts'
+import { serviceHost } from './http-handler.ts'
 import { envelope, openMcp } from './mcp.fixture.ts'
-import { serviceHost } from './service-host.ts'
 import { type LineClient, lineClient, refusedCalls } from './stdio.fixture.ts'
 
-/** A client of tools in this process, and one of a service. */
+/** A client of tools in this process, and a client of a service. */
 async function bothWays(t: TestContext): Promise<readonly LineClient[]> {
   const identity = { principal: 'p', tenant: 't', permissions: ['*'] }
   const host = serviceHost(fakeService(), new AbortController().signal)
@@ -19,7 +19,7 @@ async function bothWays(t: TestContext): Promise<readonly LineClient[]> {
   ]
 }
 
-test('a line that is no JSON is answered as one, and the next is taken', async (t) => {
+test('a line of malformed JSON gets a parse error, and the next line is handled', async (t) => {
   for (const client of await bothWays(t)) {
     await client.open()
     for (const line of ['{bad json', '{"jsonrpc":"2.0","id":1,"method":"ping","params":{', 'hello']) {
@@ -33,7 +33,7 @@ test('a line that is no JSON is answered as one, and the next is taken', async (
   }
 })
 
-test('JSON that is refused is answered under the id of its request, with the place and the reason', async (t) => {
+test('refused JSON is answered under the id of its request, with the position and the reason', async (t) => {
   for (const client of await bothWays(t)) {
     await client.open()
     for (const [id, line, reason] of refusedCalls) {
@@ -42,7 +42,7 @@ test('JSON that is refused is answered under the id of its request, with the pla
       assert.equal(error?.code, -32_600)
       assert.match(error?.message ?? '', reason)
     }
-    // What looks like an answer to us is not answered under the id that we gave.
+    // A message that looks like a response to the server is not answered under its id.
     client.write('{"jsonrpc":"2.0","id":1,"result":{"__proto__":1}}')
     assert.equal((await client.next(null)).error?.code, -32_700)
     const args = { value: [[['"}{\\', 1]]] }
@@ -51,7 +51,7 @@ test('JSON that is refused is answered under the id of its request, with the pla
   }
 })
 
-test('JSON that is no message is refused under its id, or that of nobody, and the next line is taken', async (t) => {
+test('JSON that is no JSON-RPC message is refused under its id, or under null, and the next line is handled', async (t) => {
   for (const client of await bothWays(t)) {
     await client.open()
     for (const [line, id] of [
@@ -70,14 +70,14 @@ test('JSON that is no message is refused under its id, or that of nobody, and th
       client.write(line)
       const { error } = await client.next(id)
       assert.equal(error?.code, -32_600, line)
-      assert.match(error?.message ?? '', /no message of JSON-RPC 2\.0/, line)
+      assert.match(error?.message ?? '', /Invalid JSON-RPC 2\.0/, line)
     }
     assert.deepEqual((await client.request('ping')).result, {})
     assert.deepEqual(client.left, [])
   }
 })
 
-test('what wants no answer gets none, whatever is wrong with it', async (t) => {
+test('notifications and responses get no answer, whatever is wrong with them', async (t) => {
   for (const client of await bothWays(t)) {
     await client.open()
     for (const line of [
@@ -94,17 +94,17 @@ test('what wants no answer gets none, whatever is wrong with it', async (t) => {
   }
 })
 
-test('a batch is answered one by one, and one that is refused runs nothing and leaves nobody waiting', async (t) => {
+test('each request of a batch is answered, and a refused batch runs nothing and answers each of its requests', async (t) => {
   const ping = (id: unknown, more: object = {}): object => ({ jsonrpc: '2.0', id, method: 'ping', ...more })
-  const told = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'none' } }
+  const cancelled = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'none' } }
   const many = Array.from({ length: 51 }, (_, id) => id)
   for (const client of await bothWays(t)) {
     await client.open()
-    client.write(JSON.stringify([ping('a'), told, ping('b')]))
+    client.write(JSON.stringify([ping('a'), cancelled, ping('b')]))
     for (const id of ['b', 'a']) assert.deepEqual((await client.next(id)).result, {})
     for (const [batch, ids] of [
       [[], [null]],
-      [[5, told], [null]],
+      [[5, cancelled], [null]],
       [
         [ping('c'), { jsonrpc: '2.0', id: 'd' }],
         ['c', 'd'],
@@ -125,7 +125,7 @@ test('a batch is answered one by one, and one that is refused runs nothing and l
   }
 })
 
-test('a line that is too long is refused, however long it goes on, and the next is taken', async (t) => {
+test('a line over the limit is refused, however long it is, and the next line is handled', async (t) => {
   for (const client of await bothWays(t)) {
     await client.open()
     const piece = 'x'.repeat(1_048_576)
@@ -137,7 +137,7 @@ test('a line that is too long is refused, however long it goes on, and the next 
   }
 })
 
-test('a line comes in any pieces, and of one that is too long nothing is kept', async (t) => {
+test('a line may arrive in any pieces, and nothing of a line over the limit is kept', async (t) => {
   const answers: RefusedJson[] = []
   const lines = messageLines({ refuse: (answer) => void answers.push(answer), isMessage: () => true, most: 20 })
   t.after(() => lines.destroy())
@@ -145,7 +145,7 @@ test('a line comes in any pieces, and of one that is too long nothing is kept', 
   lines.on('data', (piece: Buffer) => come.push(piece.toString('utf8')))
   for (const byte of Buffer.from('{"a":"ü"}\n{}\r\n')) lines.write(Buffer.from([byte]))
   lines.write('x'.repeat(21))
-  assert.equal(answers.length, 1, 'told before it ends')
+  assert.equal(answers.length, 1, 'answered before the line ends')
   for (let more = 0; more < 100; more += 1) lines.write('x'.repeat(100))
   lines.write(`y\n{"b":1}\n${'z'.repeat(20)}\n{"c":1}\n`)
   const { id, error } = answers[0] ?? {}

@@ -8,7 +8,7 @@ const meta = {
   'io.modelcontextprotocol/clientCapabilities': { extensions: { 'io.modelcontextprotocol/tasks': {} } },
 }
 
-test('a call that takes long becomes a task for a client that knows tasks, and its result is there later', async (t) => {
+test('a long call becomes a task for a client that supports tasks, and its result is available later', async (t) => {
   const { call, modern } = await openMcp(t, { taskAfterMs: 10 })
   const quick = await call('demo__sleep', { ms: 0 }, { meta })
   assert.equal(quick.result.resultType, 'complete')
@@ -22,14 +22,14 @@ test('a call that takes long becomes a task for a client that knows tasks, and i
   assert.equal(seen.result.content.length, 1)
 })
 
-test('a client that does not know tasks waits for its result', async (t) => {
+test('a client that does not support tasks waits for its result', async (t) => {
   const { call, modern } = await openMcp(t, { taskAfterMs: 1 })
   assert.equal((await call('demo__sleep', { ms: 100 })).result.resultType, 'complete')
   const { response, messages } = await modern('tasks/get', { taskId: 'x' })
   assert.deepEqual([response.status, messages[0]?.error?.code], [400, -32_021])
 })
 
-test('a task is cancelled by its owner, and is not there for anybody else', async (t) => {
+test('a task can be cancelled by its owner, and is hidden from other callers', async (t) => {
   const { call, modern, otherKey } = await openMcp(t, { taskAfterMs: 1 })
   const { taskId } = (await call('demo__sleep', { ms: 60_000 }, { meta })).result
   for (const method of ['tasks/get', 'tasks/cancel', 'tasks/update']) {
@@ -46,7 +46,7 @@ test('a task is cancelled by its owner, and is not there for anybody else', asyn
   assert.equal(status, 'cancelled')
 })
 
-test('a task is not there for another principal of the same tenant either', async (t) => {
+test('a task is hidden from another principal of the same tenant', async (t) => {
   const authenticate = async ({ headers }: Presented) => ({
     identity: { principal: headers.authorization ?? '', tenant: 'acme', permissions: ['*'] },
   })
@@ -60,7 +60,7 @@ test('a task is not there for another principal of the same tenant either', asyn
   assert.equal((await (await session('alice')).request('tasks/list')).result.tasks.length, 1)
 })
 
-test('tasks of 2025-11-25 are asked for, listed, waited for and cancelled', async (t) => {
+test('tasks of 2025-11-25 can be requested, listed, waited for and cancelled', async (t) => {
   const { session, otherKey } = await openMcp(t)
   const [open, other] = [await session(), await session(otherKey)]
   const asked = { name: 'demo__sleep', arguments: { ms: 50 }, task: { ttl: 60_000 } }

@@ -1,23 +1,13 @@
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
 import { test } from 'node:test'
-import { defineTool } from '@gantry/core'
-import { fakeService } from '../http/service.fixture.ts'
+import { sampleTool } from '../../test/sample-tool.fixture.ts'
+import { fakeService, stayingTool } from '../http/service.fixture.ts'
 import { openMcp } from './mcp.fixture.ts'
 
-test('requests over MCP count among those of a principal that wait, and leave room for others', async (t) => {
+test('requests over MCP count as waiting requests of their principal, and leave slots for others', async (t) => {
   const begun = Promise.withResolvers<void>()
-  const stays = defineTool({
-    ...{ namespace: 'test', name: 'stay', description: 'Stays until it is cancelled.', effect: 'read' },
-    inputSchema: { type: 'object' },
-    async run(_args, { signal }) {
-      begun.resolve()
-      await once(signal, 'abort')
-      return {}
-    },
-  })
   const http = { limits: { waitingPerPrincipal: 1 } }
-  const { modern, otherKey, ask } = await openMcp(t, {}, fakeService([stays]), http)
+  const { modern, otherKey, ask } = await openMcp(t, {}, fakeService([stayingTool(begun.resolve)]), http)
   const leave = new AbortController()
   const staying = assert.rejects(
     modern('tools/call', { name: 'test__stay', arguments: {} }, { signal: leave.signal }),
@@ -33,10 +23,10 @@ test('requests over MCP count among those of a principal that wait, and leave ro
   await staying
 })
 
-test('a client is told at once that a circuit is open, and when to try again', async (t) => {
-  const broken = defineTool({
-    ...{ namespace: 'test', name: 'broken', description: 'Always fails.', effect: 'read' },
-    inputSchema: { type: 'object' },
+test('a client gets an open circuit at once, with the time to retry', async (t) => {
+  const broken = sampleTool({
+    name: 'broken',
+    description: 'Always fails.',
     run: () => {
       throw new Error('out of order')
     },

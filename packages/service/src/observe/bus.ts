@@ -1,16 +1,16 @@
 import type { ErrorCode, OutcomeClass, ResultStatus } from '@gantry/contract'
-import type { TenantCircuitEvent } from '@gantry/core'
+import type { EventMap, TenantCircuitEvent } from '@gantry/core'
 
-/** The call that something is about. */
+/** The call that an event is about. */
 export interface Subject {
   readonly callId: string
   readonly tool: string
   readonly tenant: string
-  /** The place in a trace that the call belongs below. */
+  /** W3C trace context of the call's parent span. */
   readonly traceparent?: string | undefined
 }
 
-/** What an event needs to know of a call. */
+/** The fields of a call that events carry. */
 interface SubjectCall {
   readonly callId: string
   readonly tool: string
@@ -22,7 +22,7 @@ export function subjectOf({ callId, tool, identity, trace }: SubjectCall): Subje
   return { callId, tool, tenant: identity.tenant, traceparent: trace }
 }
 
-/** What happens in a worker, for logs, metrics and the console. */
+/** Events of a process, for logs, metrics and the console. */
 export interface WorkerEvents {
   'call:admitted': { readonly callId: string; readonly tool: string; readonly tenant: string }
   'call:refused': { readonly tool: string; readonly code: ErrorCode; readonly tenant: string }
@@ -30,100 +30,104 @@ export interface WorkerEvents {
   'call:finished': Subject & {
     readonly status: ResultStatus
     readonly code?: ErrorCode | undefined
+    /** The message of the error, without secrets. */
+    readonly error?: string | undefined
     readonly durationMs: number
     readonly outcome: OutcomeClass
     /** Attempts beyond the first, of the call and of those inside a chain. */
     readonly retries: number
   }
+  /** A tool threw. */
+  'call:threw': EventMap['call:threw']
   'call:released': Subject & { readonly reason: string }
-  /** Neither the database nor the spool takes an outcome; it stays in memory and is tried again. `held`: how many do. */
+  /** Neither database nor spool accepts an outcome; it stays in memory and is retried. `held` counts such outcomes. */
   'outcome:held': Subject & { readonly reason: string; readonly held: number }
-  /** One that was held is recorded. */
+  /** An outcome that was held in memory is recorded. */
   'outcome:recorded': Subject & { readonly held: number }
-  /** The worker stopped before it could be recorded: when its lease has run out, the call is taken for abandoned. */
+  /** The worker stopped before the outcome was recorded; the call is reclaimed when its lease expires. */
   'outcome:lost': Subject & { readonly reason: string }
-  /** Reports of a call that are given up because the store fails. */
+  /** Progress events of a call are dropped because the store fails. */
   'events:lost': Subject & { readonly events: number }
   'call:dead': Subject & { readonly reason: string }
-  /** A lease ran out or was taken over while its call ran here. */
+  /** A lease expired, or another worker reclaimed it, while the call ran here. */
   'lease:lost': { readonly callId: string }
-  /** Leases of others that ran out and were taken away. */
+  /** This process reclaimed expired leases of other workers. */
   'lease:reclaimed': { readonly calls: number }
-  /** An outcome came too late: another holder has the call. */
+  /** The store refused an outcome, because another worker has claimed the call since. */
   'fence:refused': { readonly callId: string; readonly fence: number }
-  /** An operation of this process on a dependency failed because of the dependency, or worked. */
+  /** An operation of this process on a dependency failed because of the dependency, or succeeded. */
   'dependency:failed': { readonly dependency: string; readonly operation: string; readonly reason: string }
   'dependency:worked': { readonly dependency: string; readonly operation: string }
-  /** A dependency does not work, or does again: the database, the spool, the artifacts or a broker. */
+  /** A dependency is unavailable, or available again: the database, the spool, the artifact store or a broker. */
   'dependency:down': { readonly dependency: string; readonly reason: string }
   'dependency:up': { readonly dependency: string; readonly downMs: number }
-  /** A file was refused, because its tenant or principal has stored as much as it may. */
+  /** A file was refused because of the quota of its tenant or principal. */
   'storage:refused': { readonly scope: 'tenant' | 'principal'; readonly tenant: string; readonly principal: string }
-  /** A callback, an answer or a message was tried; `dead` when it is not tried again. */
+  /** The relay tried to send a callback, a reply or a message; `dead` when it does not retry. */
   'callback:tried': {
     readonly callId: string
     readonly kind: 'callback' | 'reply' | 'message'
     readonly outcome: 'sent' | 'again' | 'dead'
     readonly error?: string | undefined
   }
-  /** Something that is done from time to time failed; it is tried again the next time. */
+  /** A periodic job failed; it runs again at its next interval. */
   'upkeep:failed': { readonly what: string; readonly reason: string }
-  /** The outbox could not be read or marked; it is tried again. */
+  /** The relay could not read or update the outbox; it retries. */
   'relay:failed': { readonly reason: string }
-  /** A message was handed back to its broker, to come again. */
+  /** A message was released to its broker, to be delivered again. */
   'message:held': { readonly transport: string; readonly id: string; readonly reason: string }
-  /** A message was removed from its broker before it was settled: somebody trimmed what was not done. */
+  /** A message was removed from its broker before it was settled, as by a trim of the stream. */
   'message:gone': { readonly source: string; readonly position: string }
-  /** A message that cannot become a call was answered or put to the dead letters. */
+  /** A message that cannot become a call got a reply, or became a dead letter. */
   'message:refused': { readonly source: string; readonly code: ErrorCode; readonly dead: boolean }
-  /** The public keys of an issuer of tokens cannot be had, or can again. */
+  /** The public keys of an issuer of tokens are unavailable, or available again. */
   'issuer:down': { readonly issuer: string; readonly reason: string }
   'issuer:up': { readonly issuer: string; readonly downMs: number }
-  /** The last seal of the audit record, as `number:hash`. */
+  /** The last seal of the audit log, as `number:hash`. */
   'audit:head': { readonly head: string }
   'spool:changed': { readonly depth: number }
-  /** Spans that the collector of traces took, or that it will never have. */
+  /** Spans were accepted by the collector, or dropped. */
   'spans:sent': { readonly spans: number }
   'spans:lost': { readonly spans: number; readonly reason: string }
   'stage:timed': { readonly stage: 'consume' | 'admit' | 'execute' | 'record' | 'reply'; readonly ms: number }
   'circuit:changed': TenantCircuitEvent
-  /** The configuration was read again and is in use. */
+  /** The configuration was reloaded and is in use. */
   'config:read': Readonly<Record<string, never>>
-  /** It was read again and is wrong: the one before stays in use. */
+  /** The configuration was reloaded and is invalid; the previous one stays in use. */
   'config:refused': {
     readonly reason: string
     readonly issues: readonly { readonly path: string; readonly message: string }[]
   }
-  /** These keys of it were changed, and need a restart. */
+  /** Changed keys of the configuration that need a restart. */
   'config:fixed': { readonly keys: readonly string[] }
   'worker:changed': { readonly state: 'starting' | 'ready' | 'draining' | 'stopped' }
 }
 
 export type WorkerEvent = keyof WorkerEvents
 
-/** Tells whoever listens; a listener's fault is not the worker's. */
+/** Emits events to listeners. A listener that throws does not fail the worker. */
 export interface Bus {
   emit<Name extends WorkerEvent>(name: Name, event: WorkerEvents[Name]): void
-  on<Name extends WorkerEvent>(name: Name, hear: (event: WorkerEvents[Name]) => void): () => void
+  on<Name extends WorkerEvent>(name: Name, listener: (event: WorkerEvents[Name]) => void): () => void
 }
 
 export function createBus(): Bus {
   const listeners = new Map<WorkerEvent, Set<(event: never) => void>>()
   return {
     emit(name, event) {
-      for (const hear of listeners.get(name) ?? []) {
+      for (const listener of listeners.get(name) ?? []) {
         try {
-          hear(event as never)
+          listener(event as never)
         } catch {
-          // Nothing to do: the worker goes on.
+          // The contract of Bus: a listener's error does not fail the worker.
         }
       }
     },
-    on(name, hear) {
+    on(name, listener) {
       const set = listeners.get(name) ?? new Set()
       listeners.set(name, set)
-      set.add(hear)
-      return () => void set.delete(hear)
+      set.add(listener)
+      return () => void set.delete(listener)
     },
   }
 }

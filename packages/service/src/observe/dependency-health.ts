@@ -1,41 +1,50 @@
-import type { DependencyView } from '@gantry/contract'
+import { type DependencyView, ToolError } from '@gantry/contract'
 import type { Bus } from './bus.ts'
 
 /**
- * The one owner of whether each dependency of this process works; readiness, gauges and the view for operators read it.
+ * The health of each dependency of this process; readiness, gauges and the view for operators read it.
+ * * States of a dependency, and the causes of their transitions.
  *
- * A dependency with a probe is down when
- * - its last probe failed or did not answer in time, or
- * - an operation was refused several times in a row although the probe works, as by a disk with room for a heartbeat
- *   only: then for a second for each refusal after the first, at most `longestDoubtMs`, since the last one.
+ * With a probe:
+ * - up → down: a probe fails or times out; or an operation fails several times in a row although the probe works, as on
+ *   a disk with space only for a heartbeat
+ * - down → up: a probe succeeds; the operation succeeds; or its last failure is a second old for each failure after the
+ *   first, at most `longestDoubtMs`
+ * - down and unresponsive: a probe timed out and none was answered since
  *
- * An operation that fails makes the probe run at once, and one that works ends its own refusals. A dependency without a
- * probe is down from an operation that failed to one that worked.
+ * A failed operation runs the probe at once.
+ *
+ * Without a probe:
+ * - up → down: an operation fails
+ * - down → up: the operation succeeds
  */
 export interface DependencyHealth {
   list(): readonly DependencyView[]
   isUp(dependency: string): boolean
-  /** Whether a probe was not answered in time, and none has been since: whatever the dependency is asked hangs. */
-  isSilent(dependency: string): boolean
-  /** Calls `hear` when a dependency falls silent, until the function that it returns is called. */
-  onSilent(dependency: string, hear: () => void): () => void
-  /** Probes what is due: what is always probed after `restMs`, and everything that is down. Never rejects. */
+  /** Whether a probe timed out and none was answered since, so that operations hang. */
+  isUnresponsive(dependency: string): boolean
+  /** Calls `listener` when a dependency becomes unresponsive; returns the function that removes the listener. */
+  onUnresponsive(dependency: string, listener: () => void): () => void
+  /**
+   * Runs the probes that are due: those marked `always` after `restMs`, and those of dependencies that are down or had
+   * a failed operation. Resolves when each has ended or timed out. Never rejects.
+   */
   probe(): Promise<void>
-  /** As `list`, with nothing older than `freshMs`. */
-  fresh(): Promise<readonly DependencyView[]>
+  /** As `list`, without waiting. Starts probes older than `freshMs`, so that the next call is up to date. */
+  current(): readonly DependencyView[]
   close(): void
 }
 
 export interface Probe {
-  /** Resolves when the dependency takes what is written. */
+  /** Resolves when the dependency accepts a write. */
   readonly run: () => Promise<unknown>
-  /** Probed also while nothing is wrong. */
+  /** Whether it is also run while the dependency is up. */
   readonly always?: boolean
 }
 
 export interface DependencyHealthOptions {
   readonly bus: Bus
-  /** By the name of the dependency; those without a probe are null. */
+  /** Probes by the name of the dependency; null for one without a probe. */
   readonly dependencies: { readonly [dependency: string]: Probe | null }
   /** Milliseconds since 1970. */
   readonly now?: () => number
@@ -56,35 +65,32 @@ interface Refusals {
 interface Watched {
   readonly name: string
   readonly probe: Probe | null
-  /** By operation: refusals since it last worked, while the probe does. */
+  /** By operation: failures since its last success, counted while the probe works. */
   readonly refusals: Map<string, Refusals>
   probedAt: number
-  /** An operation failed after the last probe. */
+  /** Whether an operation failed since the last probe started. */
   doubted: boolean
   failure: string | undefined
-  /** The probe that has not settled, and whether it is late. */
+  /** The pending probe. */
   probing: Promise<void> | undefined
-  down: { readonly since: number; readonly reason: string } | undefined
-  silent: boolean
-  readonly hearSilence: Set<() => void>
+  readonly availability: Availability
+  unresponsive: boolean
+  readonly unresponsiveListeners: Set<() => void>
 }
 
 export function createDependencyHealth(options: DependencyHealthOptions): DependencyHealth {
   const { bus, dependencies, now = Date.now, answerMs = 3_000 } = options
-  const all = new Map(Object.entries(dependencies).map(([name, probe]) => [name, watched(name, probe, now())]))
-
-  const settle = (one: Watched): void => {
-    const reason = troubleOf(one, now())
-    if (reason === undefined && one.down !== undefined) {
-      const downMs = now() - one.down.since
-      one.down = undefined
-      bus.emit('dependency:up', { dependency: one.name, downMs })
-    } else if (reason !== undefined && one.down === undefined) {
-      one.down = { since: now(), reason }
-      bus.emit('dependency:down', { dependency: one.name, reason })
-    }
+  const watch = (dependency: string, probe: Probe | null): Watched => {
+    const availability = createAvailability(now, {
+      down: (reason) => bus.emit('dependency:down', { dependency, reason }),
+      up: (downMs) => bus.emit('dependency:up', { dependency, downMs }),
+    })
+    return watched(dependency, probe, availability, now())
   }
-  /** One at a time: while a probe hangs, its late answer is the next one. */
+  const all = new Map(Object.entries(dependencies).map(([name, probe]) => [name, watch(name, probe)]))
+
+  const settle = (one: Watched): void => one.availability.settle(troubleOf(one, now()))
+  /** Runs one probe at a time; a probe that hangs is not repeated, and its late answer is used. */
   const probeOne = (one: Watched, probe: Probe): Promise<void> => {
     one.probing ??= new Promise((resolve) => {
       one.doubted = false
@@ -97,27 +103,27 @@ export function createDependencyHealth(options: DependencyHealthOptions): Depend
       }
       let isLate = false
       let isOver = false
-      const fallSilent = (): void => {
+      const becomeUnresponsive = (): void => {
         if (isOver) return
         isLate = true
         ended(`It did not answer within ${answerMs} ms.`)
-        if (one.silent) return
-        one.silent = true
-        for (const hear of [...one.hearSilence]) hear()
+        if (one.unresponsive) return
+        one.unresponsive = true
+        for (const listener of [...one.unresponsiveListeners]) listener()
       }
-      // An answer that came while this thread was blocked is read first.
-      const late = setTimeout(() => setImmediate(fallSilent), answerMs)
+      // After setImmediate, so that an answer that arrived while the event loop was blocked is handled first.
+      const late = setTimeout(() => setImmediate(becomeUnresponsive), answerMs)
       late.unref()
       void probe
         .run()
         .then(
           () => {
-            one.silent = false
+            one.unresponsive = false
             ended(undefined)
           },
           (error: unknown) => {
-            // A late failure is the client's, which gave up waiting.
-            one.silent &&= isLate
+            // A late failure comes from the client, which stopped waiting; the dependency has not answered.
+            one.unresponsive &&= isLate
             ended(error instanceof Error ? error.message : String(error))
           },
         )
@@ -138,56 +144,170 @@ export function createDependencyHealth(options: DependencyHealthOptions): Depend
     await Promise.all(due)
     for (const one of all.values()) settle(one)
   }
-  const hearings = [
-    bus.on('dependency:failed', ({ dependency, operation, reason }) => {
-      const one = all.get(dependency)
-      if (one === undefined) return
-      const { count = 0, at = Number.NEGATIVE_INFINITY } = one.refusals.get(operation) ?? {}
-      // What fails together counts once, and what fails while the probe does too is explained by that.
-      if (one.failure === undefined && now() - at >= doubtMs) {
-        one.refusals.set(operation, { count: count + 1, at: now(), reason })
-      }
-      one.doubted = true
-      settle(one)
-      if (one.probe !== null) void probeOne(one, one.probe)
-    }),
-    bus.on('dependency:worked', ({ dependency, operation }) => {
+  /** Subscribes to successful operations only after a failure, to cost calls nothing while all dependencies are up. */
+  let stopFollowing: (() => void) | undefined
+  const followWorking = (): void => {
+    stopFollowing ??= bus.on('dependency:worked', ({ dependency, operation }) => {
       const one = all.get(dependency)
       if (one?.refusals.delete(operation) === true) settle(one)
-    }),
-  ]
+      if ([...all.values()].some(({ refusals }) => refusals.size > 0)) return
+      stopFollowing?.()
+      stopFollowing = undefined
+    })
+  }
+  const stopListening = bus.on('dependency:failed', ({ dependency, operation, reason }) => {
+    const one = all.get(dependency)
+    if (one === undefined) return
+    const { count = 0, at = Number.NEGATIVE_INFINITY } = one.refusals.get(operation) ?? {}
+    // Failures within a second count once, and not at all while the probe fails.
+    if (one.failure === undefined && now() - at >= doubtMs) {
+      one.refusals.set(operation, { count: count + 1, at: now(), reason })
+      followWorking()
+    }
+    one.doubted = true
+    settle(one)
+    if (one.probe !== null) void probeOne(one, one.probe)
+  })
   const list = (): readonly DependencyView[] => [...all.values()].map(viewOf)
   return {
     list,
-    isUp: (dependency) => all.get(dependency)?.down === undefined,
-    isSilent: (dependency) => all.get(dependency)?.silent === true,
-    onSilent(dependency, hear) {
-      const hearers = all.get(dependency)?.hearSilence
-      hearers?.add(hear)
-      return () => void hearers?.delete(hear)
+    isUp: (dependency) => all.get(dependency)?.availability.down === undefined,
+    isUnresponsive: (dependency) => all.get(dependency)?.unresponsive === true,
+    onUnresponsive(dependency, listener) {
+      const listeners = all.get(dependency)?.unresponsiveListeners
+      listeners?.add(listener)
+      return () => void listeners?.delete(listener)
     },
     probe: () =>
-      probeWhere((one, { always = false }) => one.down !== undefined || (always && now() - one.probedAt >= restMs)),
-    async fresh() {
-      await probeWhere((one, { always = false }) => {
-        return one.doubted || one.probing !== undefined || (always && now() - one.probedAt >= freshMs)
-      })
+      probeWhere((one, { always = false }) => {
+        if (one.availability.down !== undefined || one.doubted || one.probing !== undefined) return true
+        return always && now() - one.probedAt >= restMs
+      }),
+    current() {
+      void probeWhere((one, { always = false }) => one.doubted || (always && now() - one.probedAt >= freshMs))
       return list()
     },
     close() {
-      for (const unhear of hearings) unhear()
+      stopListening()
+      stopFollowing?.()
     },
   }
 }
 
-function watched(name: string, probe: Probe | null, at: number): Watched {
+/** The part of DependencyHealth that reports dependencies that stop answering. */
+export type ResponseWatch = Pick<DependencyHealth, 'isUnresponsive' | 'onUnresponsive'>
+
+/**
+ * Runs work that waits for a dependency. While the dependency is unresponsive, the work is refused without being started.
+ * Work that is pending when it becomes unresponsive is refused at that moment, and may still take effect.
+ */
+export async function unlessUnresponsive<Result>(
+  health: ResponseWatch,
+  dependency: string,
+  refusal: () => Error,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  if (health.isUnresponsive(dependency)) throw refusal()
+  const unresponsiveness = Promise.withResolvers<never>()
+  const unsubscribe = health.onUnresponsive(dependency, () => unresponsiveness.reject(refusal()))
+  return Promise.race([work(), unresponsiveness.promise]).finally(unsubscribe)
+}
+
+/** Whether one dependency is unavailable, since when and why; reports each change once. */
+interface Availability {
+  readonly down: { readonly since: number; readonly reason: string } | undefined
+  /** Sets why it is unavailable; undefined when it is available. */
+  settle(reason: string | undefined): void
+}
+
+function createAvailability(
+  now: () => number,
+  changed: { readonly down: (reason: string) => void; readonly up: (downMs: number) => void },
+): Availability {
+  let down: Availability['down']
   return {
-    ...{ name, probe, refusals: new Map(), probedAt: at, doubted: false },
-    ...{ failure: undefined, probing: undefined, down: undefined, silent: false, hearSilence: new Set() },
+    get down() {
+      return down
+    },
+    settle(reason) {
+      if (reason === undefined && down !== undefined) {
+        const downMs = now() - down.since
+        down = undefined
+        changed.up(downMs)
+      } else if (reason !== undefined && down === undefined) {
+        down = { since: now(), reason }
+        changed.down(reason)
+      }
+    },
   }
 }
 
-/** Why a dependency does not work; undefined when it does. */
+/** One operation on a dependency, which reports its failures to the health of the dependency. */
+export interface ObservedOperation {
+  /** Whether the last attempt failed. */
+  readonly failing: boolean
+  failed(error: unknown): void
+  worked(): void
+}
+
+/** Errors other than STORE_UNAVAILABLE are not reported, because the dependency answered. */
+export function observedOperation(
+  bus: Bus,
+  subject: { readonly dependency: string; readonly operation: string },
+): ObservedOperation {
+  let failing = false
+  return {
+    get failing() {
+      return failing
+    },
+    failed(error) {
+      failing = true
+      const isUnavailable = ToolError.is(error) && error.code === 'STORE_UNAVAILABLE'
+      if (isUnavailable) bus.emit('dependency:failed', { ...subject, reason: error.message })
+    },
+    worked() {
+      if (failing) bus.emit('dependency:worked', subject)
+      failing = false
+    },
+  }
+}
+
+/** The availability of the keys of token issuers, by the name of the issuer. */
+export interface IssuerHealth {
+  /** Sets why the keys of an issuer cannot be fetched; undefined when they were fetched. */
+  settle(issuer: string, reason: string | undefined): void
+}
+
+/** Emits one event when the keys of an issuer become unavailable, and one when they are available again. */
+export function createIssuerHealth(bus: Bus, now: () => number = performance.now.bind(performance)): IssuerHealth {
+  const issuers = new Map<string, Availability>()
+  const create = (issuer: string): Availability => {
+    const availability = createAvailability(now, {
+      down: (reason) => bus.emit('issuer:down', { issuer, reason }),
+      up: (downMs) => bus.emit('issuer:up', { issuer, downMs: Math.round(downMs) }),
+    })
+    issuers.set(issuer, availability)
+    return availability
+  }
+  return { settle: (issuer, reason) => (issuers.get(issuer) ?? create(issuer)).settle(reason) }
+}
+
+function watched(name: string, probe: Probe | null, availability: Availability, at: number): Watched {
+  return {
+    name,
+    probe,
+    availability,
+    refusals: new Map(),
+    probedAt: at,
+    doubted: false,
+    failure: undefined,
+    probing: undefined,
+    unresponsive: false,
+    unresponsiveListeners: new Set(),
+  }
+}
+
+/** Why a dependency is down; undefined when it is up. */
 function troubleOf({ probe, failure, refusals }: Watched, at: number): string | undefined {
   if (failure !== undefined) return failure
   for (const { count, at: last, reason } of refusals.values()) {
@@ -197,7 +317,7 @@ function troubleOf({ probe, failure, refusals }: Watched, at: number): string | 
   return undefined
 }
 
-function viewOf({ name, down }: Watched): DependencyView {
+function viewOf({ name, availability: { down } }: Watched): DependencyView {
   if (down === undefined) return { dependency: name, up: true }
   return { dependency: name, up: false, since: new Date(down.since).toISOString(), reason: down.reason }
 }

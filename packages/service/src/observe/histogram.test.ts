@@ -6,7 +6,7 @@ import { createHistogram } from './metrics.ts'
 const buckets = [0.001, 0.01, 1, 30]
 const values = [0, 0.0005, 0.001, 0.0011, 0.5, 1, 2, 30, 31, 1_000]
 
-test('its text is what prom-client writes of the same values', async () => {
+test('createHistogram writes the same text as prom-client for the same values', async () => {
   const registry = new Registry()
   const peer = new Histogram({ name: 'h', help: 'What it is.', labelNames: ['tool'], buckets, registers: [registry] })
   const own = createHistogram({ name: 'h', help: 'What it is.', label: 'tool', buckets })
@@ -18,7 +18,7 @@ test('its text is what prom-client writes of the same values', async () => {
   assert.equal(own.text(), await registry.metrics())
 })
 
-test('one that saw nothing says what it would tell', () => {
+test('a histogram without observations writes only HELP and TYPE', () => {
   const own = createHistogram({ name: 'h', help: 'What it is.', label: 'tool', buckets })
   assert.equal(own.text(), '# HELP h What it is.\n# TYPE h histogram\n')
 })

@@ -18,8 +18,9 @@ const gauges: Gauges = {
   stored: async () => ({ bytes: 70_000, files: 3 }),
 }
 const subject: Subject = { callId: 'c-1', tool: 'a:b:1.0.0', tenant: 'acme' }
+const finished: WorkerEvents['call:finished'] = { ...subject, status: 'ok', outcome: 'ok', retries: 0, durationMs: 1 }
 
-/** One of everything that is counted. */
+/** One event of each kind that the metrics count. */
 const everything: { readonly [Name in WorkerEvent]?: WorkerEvents[Name] } = {
   'call:finished': { ...subject, status: 'ok', outcome: 'ok', retries: 2, durationMs: 12 },
   'call:refused': { tool: 'a:b', code: 'RATE_LIMITED', tenant: 'acme' },
@@ -45,7 +46,7 @@ function counted(given: Partial<Gauges> = {}) {
   return { bus, metrics }
 }
 
-test('promtool finds nothing to mend in the metrics', (t) => {
+test('promtool check metrics reports no problem', (t) => {
   if (!hasProgram('promtool')) return t.skip('promtool is not installed; apt-get install prometheus')
   return checked()
 })
@@ -57,29 +58,43 @@ async function checked(): Promise<void> {
   const good = spawnSync('promtool', ['check', 'metrics'], { input: text, encoding: 'utf8' })
   assert.deepEqual([good.status, good.stdout, good.stderr], [0, '', ''])
   const wrong = `${text}\n# TYPE gantry_wrong_total gauge\ngantry_wrong_total{a="\\x"} 1\n`
-  assert.notEqual(spawnSync('promtool', ['check', 'metrics'], { input: wrong }).status, 0, 'it would find something')
+  assert.notEqual(
+    spawnSync('promtool', ['check', 'metrics'], { input: wrong }).status,
+    0,
+    'promtool reports nothing for an invalid metric',
+  )
 }
 
-test('what is asked for when somebody looks is there by its words', async () => {
+test('gauges are read at each scrape', async () => {
   const { metrics } = counted()
   const { text } = await metrics.read()
   metrics.close()
   const lines = [
-    ...['gantry_database_connections{state="open"} 4', 'gantry_database_connections{state="waiting"} 0'],
-    ...['gantry_sandboxes{state="running"} 1', 'gantry_sandboxes{state="waiting"} 2', 'gantry_redis_lag 7'],
-    ...['gantry_stored{what="bytes"} 70000', 'gantry_stored{what="files"} 3'],
-    ...['gantry_waiting{what="approvals"} 5', 'gantry_waiting{what="unsealed"} 9', 'gantry_queue_depth 3'],
-    ...['gantry_spans_total{outcome="sent"} 10', 'gantry_spans_total{outcome="lost"} 4', 'gantry_running 2'],
-    ...['gantry_refused_total{code="RATE_LIMITED"} 1', 'tool_executor_tasks_total{tool="a:b",status="ok"} 1'],
-    ...['tool_executor_outcomes_total{tool="a:b",outcome="ok"} 1', 'tool_executor_retries_total{tool="a:b"} 2'],
+    'gantry_database_connections{state="open"} 4',
+    'gantry_database_connections{state="waiting"} 0',
+    'gantry_sandboxes{state="running"} 1',
+    'gantry_sandboxes{state="waiting"} 2',
+    'gantry_redis_lag 7',
+    'gantry_stored{what="bytes"} 70000',
+    'gantry_stored{what="files"} 3',
+    'gantry_waiting{what="approvals"} 5',
+    'gantry_waiting{what="unsealed"} 9',
+    'gantry_queue_depth 3',
+    'gantry_spans_total{outcome="sent"} 10',
+    'gantry_spans_total{outcome="lost"} 4',
+    'gantry_running 2',
+    'gantry_refused_total{code="RATE_LIMITED"} 1',
+    'tool_executor_tasks_total{tool="a:b",status="ok"} 1',
+    'tool_executor_outcomes_total{tool="a:b",outcome="ok"} 1',
+    'tool_executor_retries_total{tool="a:b"} 2',
   ]
   for (const line of lines) assert.ok(text.split('\n').includes(line), line)
   assert.match(text, /^nodejs_eventloop_lag_p99_seconds \d/m)
 })
 
-test('a figure that cannot be had keeps no other from being told', async () => {
-  const away = async (): Promise<never> => Promise.reject(new Error('The database is away.'))
-  const { metrics } = counted({ depth: away, waiting: away })
+test('a gauge whose source fails does not prevent the others from being read', async () => {
+  const failing = async (): Promise<never> => Promise.reject(new Error('The database is unavailable.'))
+  const { metrics } = counted({ depth: failing, waiting: failing })
   const { text } = await metrics.read()
   metrics.close()
   assert.match(text, /^gantry_queue_depth NaN$/im)
@@ -87,7 +102,7 @@ test('a figure that cannot be had keeps no other from being told', async () => {
   assert.match(text, /^gantry_running 2$/m)
 })
 
-test('a scrape of a silent database ends without its figures, and says what is so at its end', async (t) => {
+test('a scrape gives up gauges of an unresponsive database after a second, and reports up or down as of its end', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   let works = true
   let asked = 0
@@ -107,21 +122,14 @@ test('a scrape of a silent database ends without its figures, and says what is s
     assert.doesNotMatch(text, /^gantry_(?:waiting|stored)\{/m)
     assert.match(text, /^gantry_redis_lag 7$/m)
   }
-  assert.equal(asked, 3, 'the second scrape asks for nothing that is still unanswered')
+  assert.equal(asked, 3, 'the second scrape repeats a query that is still pending')
   metrics.close()
 })
 
-test('tenants are counted by name only when the configuration names them', async () => {
+test('metrics have a tenant label only for tenants that the configuration names', async () => {
   const { metrics, bus } = counted({ tenants: ['acme'] })
   for (let count = 0; count < 50; count += 1) {
-    bus.emit('call:finished', {
-      ...subject,
-      tenant: `t-${count}`,
-      status: 'ok',
-      outcome: 'ok',
-      retries: 0,
-      durationMs: 1,
-    })
+    bus.emit('call:finished', { ...finished, tenant: `t-${count}` })
   }
   const { text } = await metrics.read()
   metrics.close()
@@ -134,21 +142,15 @@ test('tenants are counted by name only when the configuration names them', async
   assert.doesNotMatch(without, /tenant/)
 })
 
-test('who does not look after the whole service sees no tool, circuit or tenant by name once there are several', async () => {
+test('metrics for one tenant hide names of tools, circuits and tenants once the service has several tenants', async () => {
   const { metrics, bus } = counted()
   const before = await metrics.read('shared')
   assert.match(
     before.text,
     /^tool_executor_tasks_total\{tool="a:b",status="ok"\} 1$/m,
-    'one tenant has no secrets here',
+    'names are visible while there is one tenant',
   )
-  bus.emit('call:finished', {
-    ...subject,
-    tool: 'umbrella:virus:1.0.0',
-    tenant: 'umbrella',
-    ...{ status: 'ok', outcome: 'ok', retries: 0 },
-    durationMs: 1,
-  })
+  bus.emit('call:finished', { ...finished, tool: 'umbrella:virus:1.0.0', tenant: 'umbrella' })
   const [{ text: shared }, { text: whole }] = [await metrics.read('shared'), await metrics.read('whole')]
   metrics.close()
   const secret = /umbrella|a:b|quoted|acme/
@@ -168,17 +170,10 @@ test('who does not look after the whole service sees no tool, circuit or tenant 
   named.metrics.close()
 })
 
-test('tools without end are counted together', async () => {
+test('tools beyond the first 1000 are counted under one label', async () => {
   const { metrics, bus } = counted()
   for (let count = 0; count < 2_000; count += 1) {
-    bus.emit('call:finished', {
-      ...subject,
-      tool: `a:t${count}:1.0.0`,
-      status: 'ok',
-      outcome: 'ok',
-      retries: 0,
-      durationMs: 1,
-    })
+    bus.emit('call:finished', { ...finished, tool: `a:t${count}:1.0.0` })
   }
   const { text } = await metrics.read()
   metrics.close()

@@ -1,57 +1,58 @@
+import { within } from '@gantry/core/internal/resilience/abort'
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { Bus } from './bus.ts'
 
-/** What is asked when somebody looks, instead of being counted as it happens. */
+/** Values that are read at each scrape, not counted from events. */
 export interface Gauges {
   readonly depth: () => Promise<number>
   readonly running: () => number
   readonly spooled: () => number
-  /** Outcomes that are held in memory because neither the database nor the spool takes them. */
+  /** Outcomes in memory that neither the database nor the spool accepts. */
   readonly unrecorded: () => number
-  /** Whether a dependency works, by its name: `database`, or that of a transport. */
+  /** Whether a dependency is up: `database`, or the name of a transport. */
   readonly isUp: (dependency: string) => boolean
   /** By transport: messages that wait in the broker. */
   readonly lag?: { readonly [transport: string]: () => Promise<number> }
-  /** Figures by the word that each is labelled with. */
+  /** Values by label. */
   readonly connections: () => Levels
   readonly sandboxes: () => Levels
   readonly waiting: () => Promise<Levels>
   readonly stored: () => Promise<Levels>
-  /** Tenants that are counted by their names; all others are counted together, so that nobody makes labels without end. */
+  /** Tenants with a label of their own. All others share one, to bound the number of labels. */
   readonly tenants?: readonly string[]
 }
 
-/** Numbers by a word; the words are ours, and few. */
+/** Values by label; the labels are a small fixed set. */
 type Levels = { readonly [word: string]: number }
 
 export interface Metrics {
   /**
-   * In Prometheus text form: for whoever looks after the whole service, or for anybody, without what is named after one
-   * tenant or its tools as soon as there is more than one tenant.
+   * The Prometheus text format. `whole` is for operators of the service; `shared` folds the labels of tenants, tools
+   * and circuits once there is more than one tenant.
    */
   read(scope?: 'whole' | 'shared'): Promise<{ readonly type: string; readonly text: string }>
   close(): void
 }
 
-/** Names of tools come from the catalog, but a catalog can grow without end; what is beyond is counted together. */
+/** Limit of tool labels, because a catalog can grow without bound; further tools share one label. */
 const mostTools = 1_000
 
-/** So long a scrape waits for a figure that the database or a broker has to give. */
+/** How long a scrape waits for a value from the database or a broker. */
 const figureMs = 1_000
 
-/** Labels whose values say something of one tenant. */
+/** Labels whose values reveal something about a tenant. */
 const telling = ['tool', 'tenant', 'circuit']
 
-/** The name of a circuit without its origin, of which callers can make any number. */
+/** The name of a circuit without its origin, because callers can create any number of origins. */
 function boundedName(circuit: string): string {
   return circuit.split(' > ', 1)[0] ?? circuit
 }
 
-/** Counts what happens in the service, under the names of the seeds and some of our own. */
+/** Metrics of the service; those named tool_executor_* and circuit_breaker_* come from its predecessors. */
 export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   const registry = new Registry()
   const registers = [registry]
-  /** Reads the figures that others have to give; all other gauges are read after these, so that none is old. */
+  /** Refreshes values from other systems; all other gauges are read after these, so that none is outdated. */
   const refreshes: (() => Promise<void>)[] = []
   const tools = new Map<string, string>()
   const toolOf = (id: string): string => {
@@ -70,77 +71,85 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     ['tool', 'outcome'],
   )
   const retries = counter('tool_executor_retries_total', 'Attempts beyond the first of each call, by tool.', ['tool'])
-  const refused = counter('gantry_refused_total', 'Calls that were refused before they were kept, by code.', ['code'])
+  const refused = counter('gantry_refused_total', 'Calls refused before they were stored, by code.', ['code'])
   const opened = counter('circuit_breaker_opened_total', 'Circuits that opened.', ['circuit'])
   const closed = counter('circuit_breaker_closed_total', 'Circuits that closed.', ['circuit'])
-  const trials = counter('circuit_breaker_trial_total', 'Calls that tried a resting circuit.', ['circuit'])
-  const takeovers = counter('gantry_lease_takeovers_total', 'Leases of others that ran out and were taken away.')
-  const lost = counter('gantry_leases_lost_total', 'Leases that ran out while their call ran here.')
+  const trials = counter('circuit_breaker_trial_total', 'Trial calls of open circuits.', ['circuit'])
+  const takeovers = counter('gantry_lease_takeovers_total', 'Expired leases of other workers that were reclaimed.')
+  const lost = counter('gantry_leases_lost_total', 'Leases lost while their call ran in this process.')
   const lostOutcomes = counter(
     'gantry_outcomes_lost_total',
     'Outcomes that were not recorded before the worker stopped.',
   )
-  const lostEvents = counter('gantry_events_lost_total', 'Reports of calls given up because the store failed.')
-  const fences = counter('gantry_fence_rejections_total', 'Outcomes that came after another holder had the call.')
-  const dead = counter('gantry_dead_letters_total', 'Calls and callbacks that were given up.')
-  const callbacks = counter('gantry_callbacks_total', 'Callbacks that were tried, by what came of it.', ['outcome'])
-  const released = counter('gantry_released_total', 'Calls that were handed back.')
-  const messages = counter('gantry_messages_refused_total', 'Messages that became no call, by code.', ['code'])
-  const held = counter('gantry_messages_held_total', 'Messages that were handed back to their broker.')
+  const lostEvents = counter(
+    'gantry_events_lost_total',
+    'Progress events of calls that were dropped because the store failed.',
+  )
+  const fences = counter(
+    'gantry_fence_rejections_total',
+    'Outcomes refused because another worker had claimed the call.',
+  )
+  const dead = counter('gantry_dead_letters_total', 'Calls and callbacks that became dead letters.')
+  const callbacks = counter('gantry_callbacks_total', 'Attempts to send a callback, by outcome.', ['outcome'])
+  const released = counter('gantry_released_total', 'Calls that workers released.')
+  const messages = counter('gantry_messages_refused_total', 'Messages that were refused as calls, by code.', ['code'])
+  const held = counter('gantry_messages_held_total', 'Messages released to their broker for redelivery.')
   const traced = counter('gantry_spans_total', 'Spans of traces that were sent or lost.', ['outcome'])
   const tenants = new Set(gauges.tenants)
-  /** As many as matter: whether there is more than one. */
+  /** Tenants seen so far; only whether there is more than one matters. */
   const met = new Set(tenants)
   const byTenant =
     tenants.size === 0
       ? undefined
       : counter('gantry_tenant_tasks_total', 'Calls that ended, by tenant and status.', ['tenant', 'status'])
-  const unstored = counter('gantry_storage_refused_total', 'Files beyond a quota, by whose it is.', ['scope'])
-  const gone = counter('gantry_messages_gone_total', 'Messages that were removed before they were settled.')
+  const unstored = counter('gantry_storage_refused_total', 'Files refused because of a quota, by scope of the quota.', [
+    'scope',
+  ])
+  const gone = counter('gantry_messages_gone_total', 'Messages removed from their stream before they were settled.')
   const seconds = createHistogram({
     name: 'tool_executor_duration_seconds',
-    help: 'How long calls took, by tool.',
+    help: 'Duration of calls, by tool.',
     label: 'tool',
     buckets: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300],
   })
   const stages = createHistogram({
     name: 'gantry_stage_seconds',
-    help: 'How long the stages of a call took.',
+    help: 'Duration of the stages of calls.',
     label: 'stage',
     buckets: [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30],
   })
   const config = new Gauge({
     name: 'gantry_config_ok',
-    help: 'Whether the last configuration read is in use.',
+    help: 'Whether the configuration that was read last is in use.',
     registers,
   })
   config.set(1)
-  gauge('gantry_store_up', 'Whether the database takes what is written.', () => up(gauges.isUp('database')))
-  levels('gantry_broker_up', 'Whether the broker answers.', 'transport', () =>
+  gauge('gantry_store_up', 'Whether the database accepts writes.', () => up(gauges.isUp('database')))
+  levels('gantry_broker_up', 'Whether the broker is available.', 'transport', () =>
     Object.fromEntries(Object.keys(gauges.lag ?? {}).map((name) => [name, up(gauges.isUp(name))])),
   )
-  figure('gantry_queue_depth', 'Calls that wait.', gauges.depth)
+  figure('gantry_queue_depth', 'Waiting calls.', gauges.depth)
   gauge('gantry_running', 'Calls that run in this process.', gauges.running)
   for (const [name, lag] of Object.entries(gauges.lag ?? {})) {
     figure(`gantry_${name}_lag`, `Messages that wait in ${name}.`, lag)
   }
   levels(
     'gantry_database_connections',
-    'Connections to the database, and what waits for one.',
+    'Connections to the database, and statements that wait for one.',
     'state',
     gauges.connections,
   )
-  levels('gantry_sandboxes', 'Sandboxes in which a program runs, and that wait for one.', 'state', gauges.sandboxes)
-  figures('gantry_waiting', 'Approvals that are open, and audit rows that are not sealed yet.', 'what', gauges.waiting)
-  figures('gantry_stored', 'Files of calls that are stored: their bytes and their number.', 'what', gauges.stored)
+  levels('gantry_sandboxes', 'Running sandboxes, and requests that wait for one.', 'state', gauges.sandboxes)
+  figures('gantry_waiting', 'Open approvals, and audit entries that are not sealed yet.', 'what', gauges.waiting)
+  figures('gantry_stored', 'Stored files of calls: bytes and number.', 'what', gauges.stored)
   gauge('gantry_spool_depth', 'Outcomes that wait in the spool for the database.', gauges.spooled)
   gauge(
     'gantry_unrecorded_outcomes',
-    'Outcomes held in memory: neither the database nor the spool takes them.',
+    'Outcomes in memory that neither the database nor the spool accepts.',
     gauges.unrecorded,
   )
   collectDefaultMetrics({ register: registry })
-  // These are gauges that are called counters, and say nothing that those by type do not.
+  // These are gauges named like counters, and repeat the gauges by type.
   for (const what of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${what}_total`)
 
   function gauge(name: string, help: string, read: () => number): void {
@@ -148,7 +157,10 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   }
   function levels(name: string, help: string, label: string, read: () => Levels): void {
     const made: Gauge = new Gauge({
-      ...{ name, help, labelNames: [label], registers },
+      name,
+      help,
+      labelNames: [label],
+      registers,
       collect() {
         for (const [word, level] of Object.entries(read())) made.set({ [label]: word }, level)
       },
@@ -164,13 +176,13 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     const ask = bounded(read)
     refreshes.push(async () => {
       const now = await ask()
-      // A figure that is not known now is left out.
+      // An unknown value is omitted.
       if (now === undefined) made.reset()
       else for (const [word, level] of Object.entries(now)) made.set({ [label]: word }, level)
     })
   }
 
-  const hearings = [
+  const subscriptions = [
     bus.on('storage:refused', ({ scope }) => unstored.inc({ scope })),
     bus.on('call:finished', ({ tool, tenant, status, outcome, retries: repeated, durationMs }) => {
       if (met.size < 2) met.add(tenant)
@@ -195,12 +207,12 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     bus.on('fence:refused', () => fences.inc()),
     bus.on('stage:timed', ({ stage, ms }) => stages.observe(stage, ms / 1_000)),
     bus.on('circuit:changed', ({ kind, name, elsewhere }) => {
-      // What was heard from another process is counted there.
+      // A change made by another process is counted there.
       if (elsewhere !== true) ({ opened, closed, trial: trials })[kind].inc({ circuit: boundedName(name) })
     }),
-    bus.on('message:refused', ({ code, dead: letter }) => {
+    bus.on('message:refused', ({ code, dead: isDead }) => {
       messages.inc({ code })
-      if (letter) dead.inc()
+      if (isDead) dead.inc()
     }),
     bus.on('message:held', () => held.inc()),
     bus.on('message:gone', () => gone.inc()),
@@ -213,11 +225,11 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     async read(scope = 'whole') {
       await Promise.all(refreshes.map((refresh) => refresh()))
       const text = `${await registry.metrics()}\n${seconds.text()}\n${stages.text()}`
-      const told = scope === 'shared' && met.size > 1 ? foldLabels(text, telling) : text
-      return { type: registry.contentType, text: told }
+      const shown = scope === 'shared' && met.size > 1 ? foldLabels(text, telling) : text
+      return { type: registry.contentType, text: shown }
     },
     close() {
-      for (const unhear of hearings) unhear()
+      for (const unsubscribe of subscriptions) unsubscribe()
       registry.clear()
     },
   }
@@ -228,8 +240,8 @@ function up(works: boolean): number {
 }
 
 /**
- * Asks for a figure and waits for a while; undefined when it fails or takes longer. Scrapes that come meanwhile wait for
- * the same answer, so that a silent database does not lose a connection to each of them.
+ * Reads a value with a time limit; undefined when it fails or times out. Concurrent scrapes share one pending read, so
+ * that an unresponsive database does not occupy a connection for each.
  */
 function bounded<T>(read: () => Promise<T>): () => Promise<T | undefined> {
   let asked: Promise<T | undefined> | undefined
@@ -239,9 +251,7 @@ function bounded<T>(read: () => Promise<T>): () => Promise<T | undefined> {
       .finally(() => {
         asked = undefined
       })
-    const late = Promise.withResolvers<undefined>()
-    const timer = setTimeout(() => late.resolve(undefined), figureMs)
-    return Promise.race([asked, late.promise]).finally(() => clearTimeout(timer))
+    return within(figureMs, asked, () => undefined)
   }
 }
 
@@ -249,21 +259,21 @@ const sample = /^([a-z_:][\w:]*)\{(.*)\} (\S+)$/i
 const label = /\b(\w+)="((?:[^"\\]|\\.)*)"/g
 
 /**
- * Metrics in the text form of Prometheus with everything under the given labels counted together as `other`. For what
- * can be added up: counters, and the parts of histograms.
+ * Folds all values of the given labels into `other`, in the Prometheus text format. For metrics that can be summed:
+ * counters and histograms.
  */
 export function foldLabels(text: string, folded: readonly string[]): string {
   const sums = new Map<string, number>()
   const lines = text.split('\n').map((line) => {
     const [, name = '', labels = '', value = ''] = sample.exec(line) ?? []
     let touched = false
-    const told = labels.replace(label, (pair, key: string) => {
+    const kept = labels.replace(label, (pair, key: string) => {
       if (!folded.includes(key)) return pair
       touched = true
       return `${key}="other"`
     })
     if (!touched) return line
-    const series = `${name}{${told}}`
+    const series = `${name}{${kept}}`
     const before = sums.get(series)
     sums.set(series, (before ?? 0) + Number(value))
     return before === undefined ? { series } : undefined
@@ -274,7 +284,7 @@ export function foldLabels(text: string, folded: readonly string[]): string {
     .join('\n')
 }
 
-/** How often something took how long, by one label, in the text form of Prometheus. */
+/** A histogram with one label, in the Prometheus text format. */
 interface Histogram {
   observe(label: string, value: number): void
   text(): string
@@ -289,12 +299,12 @@ interface HistogramOptions {
 }
 
 interface Series {
-  /** Of each bucket alone, and last what is above all of them. */
+  /** Observations per bucket, not cumulative; the last is above all bounds. */
   readonly counts: number[]
   sum: number
 }
 
-/** Several values are observed for each call, so that this costs no more than adding them up; prom-client's costs more. */
+/** Cheaper than the histogram of prom-client, because several values are observed per call. */
 export function createHistogram({ name, help, label, buckets }: HistogramOptions): Histogram {
   const all = new Map<string, Series>()
   const seriesOf = (value: string): Series => {
@@ -328,4 +338,46 @@ export function createHistogram({ name, help, label, buckets }: HistogramOptions
 
 function escaped(value: string): string {
   return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')
+}
+
+/** Reads tables of the database. */
+interface Tables {
+  query<Row extends { readonly [column: string]: unknown }>(sql: string): Promise<readonly Row[]>
+}
+
+/** Metrics that are read from tables. */
+interface Figures {
+  /** Open approvals of calls that still wait for them. */
+  readonly approvals: number
+  /** Entries of the audit log that are not sealed yet. */
+  readonly unsealed: number
+}
+
+/** Counting stops here, because counting more would take longer than a scrape waits. */
+const most = 100_000
+
+const figuresSql = `
+  select
+    (select count(*) from (
+      select from approvals p join queue q on q.call_id = p.call_id
+      where p.decision is null and p.expires_at > now() limit ${most}
+    ) a)::integer as approvals,
+    (select count(*) from (
+      select from audit where seq > (select coalesce(max(upto_seq), 0) from audit_seals) limit ${most}
+    ) u)::integer as unsealed`
+
+/** Stored files of all tenants. */
+export async function readStored(database: Tables): Promise<{ readonly bytes: number; readonly files: number }> {
+  const [stored] = await database.query<{ bytes: number; files: number }>(storedSql)
+  return stored ?? { bytes: 0, files: 0 }
+}
+
+const storedSql = `
+  select coalesce(sum(bytes), 0)::bigint as bytes, coalesce(sum(files), 0)::bigint as files
+  from stored_usage where principal = ''`
+
+/** Reads all figures concurrently. */
+export async function readFigures(database: Tables): Promise<Figures> {
+  const [figures] = await database.query<{ approvals: number; unsealed: number }>(figuresSql)
+  return figures ?? { approvals: 0, unsealed: 0 }
 }

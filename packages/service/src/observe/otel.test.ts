@@ -25,7 +25,7 @@ async function open(given: Partial<TracingOptions> & { readonly endpoint: string
   return { ...tracing, counts }
 }
 
-test('spans arrive with their times, kinds, facts and codes, below the place that their caller named', async (t) => {
+test('spans arrive with their times, kinds, attributes and error codes, under the caller’s parent span', async (t) => {
   const collector = await startCollector(t)
   const { tracer, close, counts } = await open({ endpoint: `${collector.url}/` })
   const above = tracer.start('above', `00-${traceId}-${spanId}-01`, { kind: 'server', startedAt: 1_000.5 })
@@ -49,11 +49,11 @@ test('spans arrive with their times, kinds, facts and codes, below the place tha
   )
   const facts = { word: 'x'.repeat(256), count: 3, right: true, more: 'later', 'error.type': 'TIMEOUT' }
   assert.deepEqual(client?.facts, facts)
-  assert.deepEqual([turned?.from, turned?.to], [turned?.to, turned?.from], 'nothing ends before it began')
+  assert.deepEqual([turned?.from, turned?.to], [turned?.to, turned?.from], 'a span does not end before it starts')
   assert.deepEqual(server?.resource, { 'service.name': 'gantry', 'service.instance.id': 'w-1' })
 })
 
-test('a trace that its caller does not keep is handed on, and nothing of it is sent', async (t) => {
+test('an unsampled trace is propagated, and none of its spans is exported', async (t) => {
   const collector = await startCollector(t)
   const { tracer, close } = await open({ endpoint: collector.url, sample: 1 })
   const span = tracer.start('above', `00-${traceId}-${spanId}-00`)
@@ -66,7 +66,7 @@ test('a trace that its caller does not keep is handed on, and nothing of it is s
   assert.deepEqual(collector.headers, [])
 })
 
-test('of traces that begin here a share is kept', async (t) => {
+test('the sampler keeps the configured share of new traces', async (t) => {
   const collector = await startCollector(t)
   const { tracer, close } = await open({ endpoint: collector.url, sample: 0.5 })
   for (let count = 0; count < 400; count += 1) tracer.start('root', undefined).end()
@@ -74,7 +74,7 @@ test('of traces that begin here a share is kept', async (t) => {
   assert.ok(collector.spans.length > 100 && collector.spans.length < 300, `${collector.spans.length} of 400`)
 })
 
-test('when nobody takes them, what waits is bounded and what is over is counted', async (t) => {
+test('without a collector the queue of spans is bounded and dropped spans are counted', async (t) => {
   const collector = await startCollector(t)
   collector.mode = 'silent'
   const { tracer, close, counts } = await open({ endpoint: collector.url })
@@ -84,7 +84,7 @@ test('when nobody takes them, what waits is bounded and what is over is counted'
   await close(1)
 })
 
-test('a collector that is not there is told of by its code alone', async (t) => {
+test('spans that an unreachable collector loses are counted with the system error code alone', async (t) => {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as { port: number }
@@ -97,7 +97,7 @@ test('a collector that is not there is told of by its code alone', async (t) => 
   assert.deepEqual(counts.reasons, new Set(['ECONNREFUSED']))
 })
 
-test('what a collector answers is not repeated', async (t) => {
+test('a refused export is reported by its HTTP status, without the body of the response', async (t) => {
   const collector = await startCollector(t)
   collector.mode = 'refuses'
   const { tracer, close, counts } = await open({ endpoint: collector.url })
@@ -106,8 +106,8 @@ test('what a collector answers is not repeated', async (t) => {
   assert.deepEqual([counts.lost, [...counts.reasons]], [1, ['the collector answered 403']])
 })
 
-test('a collector behind TLS must be signed for its name by whom the configuration trusts', async (t) => {
-  const [ours, theirs] = [makeAuthority(), makeAuthority('Somebody else')]
+test('the exporter refuses a TLS collector of another authority or another name, before it sends headers', async (t) => {
+  const [ours, theirs] = [makeAuthority(), makeAuthority('Another authority')]
   t.after(() => {
     ours.remove()
     theirs.remove()
@@ -127,5 +127,5 @@ test('a collector behind TLS must be signed for its name by whom the configurati
     assert.match([...reasons].join(), /^[A-Z_]+$/)
   }
   assert.equal(right.spans.length, 1)
-  assert.deepEqual(misnamed.headers, [], 'no header, which may be a secret, was sent')
+  assert.deepEqual(misnamed.headers, [], 'a header, which may be a secret, was sent')
 })

@@ -26,15 +26,15 @@ import {
 import type { Bus } from './bus.ts'
 import type { Tracing, TracingOptions } from './tracing.ts'
 
-/** Spans that may wait for the collector: some seconds of a busy worker, and no more memory than that. */
+/** Limit of queued spans, which bounds memory: some seconds of a busy worker. */
 const mostWaiting = 16_384
 const batch = { maxQueueSize: mostWaiting, maxExportBatchSize: 512, scheduledDelayMillis: 1_000 }
-/** For one batch with all its repeats. */
+/** Time limit of one batch with all its retries. */
 const sendMs = 5_000
-/** What a caller could make long, such as an id, is cut. */
+/** Limits for attributes that callers control, such as ids. */
 const limits = { attributeValueLengthLimit: 256, attributeCountLimit: 16, eventCountLimit: 1, linkCountLimit: 1 }
 
-/** The SDK of OpenTelemetry with nothing global: no context, no propagator and no instrumentation of anything else. */
+/** The OpenTelemetry SDK without globals: no context manager, propagator or instrumentation. */
 export function otelTracing({ endpoint, headers, sample, ca, worker, bus }: TracingOptions): Tracing {
   const url = urlOf(endpoint)
   const agent = url.startsWith('https:')
@@ -68,7 +68,7 @@ function urlOf(endpoint: string): string {
   return /\/v1\/traces\/?$/.test(endpoint) ? endpoint : `${endpoint.replace(/(?<!\/)\/+$/, '')}/v1/traces`
 }
 
-/** Batches, and tells what was sent and what was lost: refused by the collector, or one too many to wait for it. */
+/** Batches spans and emits how many were sent, refused by the collector, or dropped because the queue is full. */
 function countedProcessor(exporter: SpanExporter, bus: Bus): SpanProcessor {
   let waiting = 0
   const counted: SpanExporter = {
@@ -98,16 +98,16 @@ function countedProcessor(exporter: SpanExporter, bus: Bus): SpanProcessor {
   }
 }
 
-/** The status or the system's code and nothing else: a collector's answer may hold anything. */
+/** Only the HTTP status or the system error code, because the response of a collector may contain anything. */
 function reasonOf(error: (Error & { code?: unknown }) | undefined): string {
   const code = error?.code
   if (typeof code === 'number') return `the collector answered ${code}`
-  return typeof code === 'string' && /^[A-Z_]{1,40}$/.test(code) ? code : 'the collector did not take them'
+  return typeof code === 'string' && /^[A-Z_]{1,40}$/.test(code) ? code : 'the collector refused them'
 }
 
 const kinds = { server: SpanKind.SERVER, consumer: SpanKind.CONSUMER, client: SpanKind.CLIENT }
 
-/** The port of the library on a tracer of OpenTelemetry. Parents are handed over by hand, never found by themselves. */
+/** Implements the library's Tracer on OpenTelemetry. Parents are passed explicitly, never taken from a context. */
 export function otelTracer(otel: OtelTracer): Tracer {
   const now = createNow()
   const begin = (name: string, above: Context, { facts, kind, startedAt }: SpanOptions): Span => {
@@ -124,7 +124,7 @@ export function otelTracer(otel: OtelTracer): Tracer {
     return span.isRecording() ? kept(span, started) : passedOn(span)
   }
   const kept = (span: OtelSpan, started: number): Span => {
-    // Made with the first child: most spans have none.
+    // Created with the first child, because most spans have none.
     let here: Context | undefined
     return {
       get traceparent() {
@@ -149,7 +149,7 @@ export function otelTracer(otel: OtelTracer): Tracer {
   }
 }
 
-/** A span that nobody keeps only says where the work belongs; what is below it is the same place. */
+/** An unsampled span only propagates the trace context; it is its own child. */
 function passedOn(span: OtelSpan): Span {
   const silent: Span = {
     traceparent: traceparentOf(span),
@@ -179,7 +179,7 @@ function hrTime(ms: number): HrTime {
 
 const alignMs = 60_000
 
-/** The time of day in fractions of a millisecond; the finer clock drifts from the day's, so it is set by it now and then. */
+/** Wall-clock time below a millisecond. The monotonic clock drifts from it, so it is resynchronized periodically. */
 function createNow(): () => number {
   let [offset, alignedAt] = [0, Number.NEGATIVE_INFINITY]
   return () => {

@@ -3,10 +3,10 @@ import { test } from 'node:test'
 import { createBus } from './bus.ts'
 import { createLifecycle, createReadiness } from './readiness.ts'
 
-test('readiness says that outcomes wait in the spool, wherever that is', async () => {
+test('the service is not ready while outcomes wait in the spool', async () => {
   const bus = createBus()
   const lifecycle = createLifecycle(bus)
-  const health = { fresh: async () => [] }
+  const health = { current: () => [] }
   const check = createReadiness({ bus, lifecycle, health, recorder: { spooled: 2 }, worker: { unrecorded: [] } })
   lifecycle.change('ready')
   const { ready, problems } = await check()

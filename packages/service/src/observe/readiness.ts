@@ -2,16 +2,16 @@ import type { DependencyView, UnrecordedView } from '@gantry/contract'
 import type { Bus } from './bus.ts'
 import type { DependencyHealth } from './dependency-health.ts'
 
-/** Whether the parts work, from what they did last rather than from what they say. */
+/** Readiness of the process, derived from the last operations and probes of its components. */
 export interface Readiness {
   readonly ready: boolean
-  /** One sentence for each part that is not. */
+  /** One sentence for each component that is not ready. */
   readonly problems: readonly string[]
-  /** What its owner should see to although it works. */
+  /** Conditions that need attention but do not prevent readiness. */
   readonly notes?: readonly string[]
 }
 
-/** How far the process is: starting → ready → draining. */
+/** State of the process: starting → ready → draining. */
 export interface Lifecycle {
   readonly state: 'starting' | 'ready' | 'draining'
   change(state: 'ready' | 'draining'): void
@@ -33,16 +33,16 @@ export function createLifecycle(bus: Bus): Lifecycle {
 export interface ReadinessOptions {
   readonly bus: Bus
   readonly lifecycle: Pick<Lifecycle, 'state'>
-  readonly health: Pick<DependencyHealth, 'fresh'>
+  readonly health: Pick<DependencyHealth, 'current'>
   readonly recorder: { readonly spooled: number }
-  /** Outcomes that neither the database nor the spool takes; undefined in a process that executes no calls. */
+  /** Outcomes that neither the database nor the spool accepts; undefined in a process without the role worker. */
   readonly worker: { readonly unrecorded: readonly UnrecordedView[] } | undefined
 }
 
-/** A problem names so many calls; the view for operators has all of them. */
+/** Limit of call ids in a problem; the view for operators lists all. */
 const mostNamed = 20
 
-/** Answers what keeps this process from its work, from probes that are seconds old at most. */
+/** Reports readiness from the last probes, without waiting for a dependency. */
 export function createReadiness(options: ReadinessOptions): () => Promise<Readiness> {
   const { bus, lifecycle, health, recorder, worker } = options
   let refused = false
@@ -54,18 +54,18 @@ export function createReadiness(options: ReadinessOptions): () => Promise<Readin
   })
   return async () => {
     const problems: string[] = []
-    if (lifecycle.state === 'starting') problems.push('It has not begun to take calls.')
-    if (lifecycle.state === 'draining') problems.push('It is about to stop.')
-    const down = (await health.fresh()).filter(({ up }) => !up)
-    // While the database takes outcomes, the spool is not needed.
+    if (lifecycle.state === 'starting') problems.push('The process is starting and does not accept calls yet.')
+    if (lifecycle.state === 'draining') problems.push('The process is draining and accepts no more calls.')
+    const down = health.current().filter(({ up }) => !up)
+    // While the database accepts outcomes, the spool is not needed.
     const needed = down.some(isDatabase) ? down : down.filter(({ dependency }) => dependency !== 'spool')
     problems.push(...needed.map(downProblem))
     if (recorder.spooled > 0) problems.push(`${recorder.spooled} outcomes wait in the spool for the database.`)
     const held = worker?.unrecorded ?? []
     if (held.length > 0) problems.push(heldProblem(held))
     const notes = down.filter((one) => !needed.includes(one)).map(downProblem)
-    // It works on with the one before, so that this is no reason to send it no calls.
-    if (refused) notes.push('The configuration that was read last is wrong and not used; the log says why.')
+    // The previous configuration stays in use, so the process remains ready.
+    if (refused) notes.push('The configuration that was read last is invalid and not used; see the log for its issues.')
     return { ready: problems.length === 0, problems, notes }
   }
 }
@@ -81,5 +81,5 @@ function downProblem({ dependency, since, reason }: DependencyView): string {
 function heldProblem(held: readonly UnrecordedView[]): string {
   const ids = held.slice(0, mostNamed).map(({ callId }) => callId)
   const more = held.length > ids.length ? ` and ${held.length - ids.length} more` : ''
-  return `${held.length} outcomes are held in memory, because neither the database nor the spool takes them: ${ids.join(', ')}${more}.`
+  return `${held.length} outcomes are held in memory, because neither the database nor the spool accepts them: ${ids.join(', ')}${more}.`
 }

@@ -1,43 +1,43 @@
 import { readFileSync } from 'node:fs'
 import { ToolError } from '@gantry/contract'
 import type { Tracer } from '@gantry/core'
-import { resolveText } from '../config/secret-text.ts'
+import { resolveText } from '../config/secret-sources.ts'
 import type { TracingSettings } from '../config/service-settings.ts'
 import type { Bus } from './bus.ts'
 
 export interface TracingOptions {
-  /** Where the collector is, with or without the `/v1/traces` of OTLP. */
+  /** URL of the collector, with or without `/v1/traces`. */
   readonly endpoint: string
-  /** Sent with every batch; secrets are in it as they are. */
+  /** Sent with every batch; secrets are already resolved. */
   readonly headers: { readonly [name: string]: string }
-  /** Which part of the traces that begin here is kept, from 0 to 1; for all others their caller has decided. */
+  /** Share of new traces that is sampled, from 0 to 1; for other traces the caller decides. */
   readonly sample: number
-  /** Certificates, in PEM, that the collector's may be signed with instead of those that Node knows. */
+  /** Authorities in PEM for the collector's certificate, instead of Node's. */
   readonly ca?: string
-  /** Names this process among all. */
+  /** Identifies this process. */
   readonly worker: string
   readonly bus: Bus
 }
 
 /**
- * Traces on their way to a collector, by OTLP over HTTP.
- * - Concurrency: spans are kept until a batch of them is sent, one batch at a time, so that nobody waits for a collector.
- *   When it is away or slow for so long that too many wait, the newest are dropped and counted.
- * - Errors: none; what could not be sent is told on the bus.
+ * Exports traces to a collector, by OTLP over HTTP.
+ * - Concurrency: spans are queued and sent in batches, one batch at a time; calls never wait for the collector. When
+ *   the queue is full, new spans are dropped and counted.
+ * - Errors: none; lost spans are emitted on the bus.
  */
 export interface Tracing {
   readonly tracer: Tracer
-  /** Sends what waits, for no longer than this, and lets go of the connection. */
+  /** Sends queued spans within this time, and closes the connection. */
   close(ms: number): Promise<void>
 }
 
-/** Loads OpenTelemetry, of which nothing is there before. */
+/** Imports OpenTelemetry, which is not loaded before. */
 export async function openTracing(options: TracingOptions): Promise<Tracing> {
   const { otelTracing } = await import('./otel.ts')
   return otelTracing(options)
 }
 
-/** The way to the collector that the configuration names; undefined when it names none, and then nothing is loaded. */
+/** Tracing to the configured collector; undefined when none is configured, and then OpenTelemetry is not loaded. */
 export async function tracingOf(
   settings: TracingSettings | undefined,
   { secrets, worker, bus }: { readonly secrets: unknown; readonly worker: string; readonly bus: Bus },
@@ -52,10 +52,10 @@ export async function tracingOf(
   return openTracing({ endpoint, sample, headers, worker, bus, ...ca })
 }
 
-/** What no header can hold would fail with every batch, long after anybody looks. */
+/** Refuses a value that is invalid in a header at the start, because it would fail with every batch. */
 function fitting(name: string, value: string): string {
   if (/^[\t\x20-\x7e]*$/.test(value)) return value
-  const issues = [{ path: `/tracing/headers/${name}`, message: 'may hold only printable ASCII characters' }]
+  const issues = [{ path: `/tracing/headers/${name}`, message: 'may contain only printable ASCII characters' }]
   throw new ToolError('CONFIG_INVALID', `The header ${name} of traces ${issues[0]?.message}.`, { details: { issues } })
 }
 

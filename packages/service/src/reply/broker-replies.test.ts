@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Result, ToolError } from '@gantry/contract'
 import type { Codec } from '../brokers/codecs/codec.ts'
-import { type Outgoing, packMessage, type Sent } from '../brokers/transports/message.ts'
+import { type Outgoing, packMessage, type Sent } from '../brokers/transports/transport.ts'
+import { someResult } from '../conformance/call-store/samples.ts'
 import type { ReplyAddress } from '../storage/calls/call-store.ts'
 import type { OutboxItem } from '../storage/outbox/outbox.ts'
 import { createBrokerReplies } from './broker-replies.ts'
@@ -10,12 +11,7 @@ import { createBrokerReplies } from './broker-replies.ts'
 const address: ReplyAddress = { codec: 'plain', transport: 'test', to: 'answers', data: { id: '1' } }
 const never = new AbortController().signal
 
-function resultOf(callId: string): Result {
-  return {
-    ...{ callId, status: 'ok', output: 1, content: [], warnings: [], artifacts: [], effects: [] },
-    ...{ usage: { wallMs: 1, enforced: {} }, attempts: 1, startedAt: '2026-01-01T00:00:00.000Z', durationMs: 1 },
-  }
-}
+const resultOf = (callId: string): Result => someResult(callId, { output: 1 })
 
 const plain: Codec = {
   kind: 'plain',
@@ -53,20 +49,20 @@ function item(given: Partial<OutboxItem>): OutboxItem {
   return { id: 1, callId: 'c1', tenant: 't', kind: 'reply', target: 'answers', tries: 1, ...given }
 }
 
-test('a call that ended here is answered at once and needs no relay; when that fails the relay is left to it', async () => {
+test('the reply to a call that ended here is sent at once and marked as sent; when that fails it is left to the relay', async () => {
   const good = answersTo(() => ({ kind: 'sent' }))
   good.answers.tell('c1', address, resultOf('c1'), 't')
   good.answers.tell('c2', address, resultOf('c2'), 't')
   await good.answers.settled()
   assert.equal(good.sent.length, 2)
   assert.deepEqual(good.marked, ['c1', 'c2'])
-  const bad = answersTo(() => ({ kind: 'again', error: 'away' }))
+  const bad = answersTo(() => ({ kind: 'again', error: 'unavailable' }))
   bad.answers.tell('c1', address, resultOf('c1'), 't')
   await bad.answers.settled()
   assert.deepEqual(bad.marked, ['left c1'])
 })
 
-test('a reply of the outbox goes to the address of its call, or to the one that came later with the same key', async () => {
+test('a reply of the outbox goes to the address of its call, or to the later one with the same key', async () => {
   const { answers, sent } = answersTo(() => ({ kind: 'sent' }))
   assert.deepEqual(await answers.send(item({ reply: address }), never), { kind: 'sent' })
   const later = { ...address, to: 'elsewhere', data: { id: '2' } }
@@ -75,21 +71,21 @@ test('a reply of the outbox goes to the address of its call, or to the one that 
   assert.match(sent[1] ?? '', /^elsewhere \{"id":"2"/)
 })
 
-test('a call that has not ended is answered later, and one that is no longer kept never', async () => {
+test('the reply to a call that has not ended is retried, and to one that is no longer stored never sent', async () => {
   const { answers, sent } = answersTo(() => ({ kind: 'sent' }))
   assert.equal((await answers.send(item({ callId: 'running', reply: address }), never)).kind, 'again')
   assert.equal((await answers.send(item({}), never)).kind, 'never')
   assert.deepEqual(sent, [])
 })
 
-test('a message that was packed is sent as it was', async () => {
+test('a packed message is sent unchanged', async () => {
   const { answers, sent } = answersTo(() => ({ kind: 'sent' }))
   const body = packMessage('test', { to: 'news', bytes: Buffer.from([104, 105]), headers: { a: 'b' } })
   assert.deepEqual(await answers.send(item({ kind: 'message', callId: '', body }), never), { kind: 'sent' })
   assert.deepEqual(sent, ['news hi'])
 })
 
-test('a broker that is not there any more, or an unknown codec, makes items wait', async () => {
+test('items for a broker that is no longer configured, or an unknown codec, wait', async () => {
   const { answers } = answersTo(() => ({ kind: 'sent' }))
   const foreign = item({ reply: { ...address, transport: 'other' } })
   assert.equal((await answers.send(foreign, never)).kind, 'again')

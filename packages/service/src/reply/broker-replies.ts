@@ -1,51 +1,57 @@
 import { buffer } from 'node:stream/consumers'
 import { type ChainResult, type Result, ToolError } from '@gantry/contract'
+import { isObject, isText } from '@gantry/contract/internal/json'
 import type { Codec, Reply, ReplyFile, SentMessage } from '../brokers/codecs/codec.ts'
-import { type Outgoing, type Publisher, packMessage, type Sent, unpackMessage } from '../brokers/transports/message.ts'
+import {
+  type Outgoing,
+  type Publisher,
+  packMessage,
+  type Sent,
+  unpackMessage,
+} from '../brokers/transports/transport.ts'
 import type { Artifacts } from '../storage/artifacts/artifact-records.ts'
 import { createBatch } from '../storage/batch.ts'
-import type { Claim, Ending, ReplyAddress } from '../storage/calls/call-store.ts'
+import type { ReplyAddress } from '../storage/calls/call-store.ts'
 import type { OutboxItem } from '../storage/outbox/outbox.ts'
 import type { EndedNotices, Notices, TaskRecords } from './notices.ts'
 import type { Send, Sending } from './relay.ts'
-import type { Waiters } from './waiters.ts'
 
 type Outcome = Result | ChainResult
 
 export interface BrokerRepliesOptions {
-  /** By the name that an address calls it. */
+  /** By the codec name of a reply address. */
   readonly codecs: ReadonlyMap<string, Codec>
   /** By transport. */
   readonly publishers: ReadonlyMap<string, Publisher>
   /** The outcomes of those calls that have one. */
   readonly outcomes: (callIds: readonly string[]) => Promise<ReadonlyMap<string, Outcome>>
-  /** The files that go with an outcome, with the content of small ones. */
+  /** The files of an outcome, with the content of small ones. */
   readonly files: (outcome: Outcome, tenant: string) => Promise<readonly ReplyFile[]>
-  /** Takes the replies to these calls out of the outbox. */
+  /** Removes the replies to these calls from the outbox. */
   readonly answered: (callIds: readonly string[]) => Promise<void>
-  /** Lets a relay have them, at once instead of when our time for them is over. */
+  /** Releases the replies to a relay at once, before this process's lease on them expires. */
   readonly unanswered: (callIds: readonly string[]) => Promise<void>
-  /** What gateways hear of calls besides their answers; absent, they hear nothing else. */
+  /** Notices to gateways in addition to replies; none when absent. */
   readonly notices?: Pick<Notices, 'ended' | 'send'> | undefined
   readonly tasks?: Pick<TaskRecords, 'close'> | undefined
   readonly now: () => Date
 }
 
-/** Answers over brokers. */
+/** Replies over brokers. */
 export interface BrokerReplies {
-  /** Answers a call that just ended here; what does not go well is left to the relay. */
+  /** Replies to a call that just ended here; a failed reply is left to the relay. */
   tell(callId: string, address: ReplyAddress, outcome: Outcome, tenant: string): void
   /** Sends an item of the outbox that is for a broker. */
   readonly send: Send
-  /** The answer to somebody whose message is refused, for the outbox; undefined when nobody here speaks to him. */
+  /** The reply to a refused message, for the outbox; undefined without a publisher for its transport. */
   refusal(address: ReplyAddress, error: ToolError): { readonly target: string; readonly body: string } | undefined
-  /** Resolves when what `tell` was told has been sent or given up. */
+  /** Resolves when the replies of `tell` have been sent or given up. */
   settled(): Promise<void>
 }
 
-/** Nobody waits for a mark, so that many can share a statement; ours is the only time that counts, which is far longer. */
+/** No caller waits for the mark of a sent reply, so that many share a statement; the lease on a reply is far longer. */
 const gatherMs = 20
-/** A broker that has not taken a message by then gets it from a relay, later. */
+/** A broker that has not accepted a message by then gets it later, from a relay. */
 const longestMs = 20_000
 
 export function createBrokerReplies(options: BrokerRepliesOptions): BrokerReplies {
@@ -55,7 +61,8 @@ export function createBrokerReplies(options: BrokerRepliesOptions): BrokerReplie
     [...publishers].map(([name, publisher]) => [
       name,
       createBatch<Outgoing, Sent>((messages) => publisher.send(messages, AbortSignal.timeout(longestMs)), {
-        ...{ most: 1_000, atOnce: 4 },
+        most: 1_000,
+        atOnce: 4,
       }),
     ]),
   )
@@ -84,9 +91,9 @@ export function createBrokerReplies(options: BrokerRepliesOptions): BrokerReplie
     const batch = sending.get(transport)
     if (batch === undefined) return { kind: 'again', error: `No publisher is configured for transport "${transport}".` }
     const became = await batch.add(message)
-    return became.kind === 'again' ? { ...became, away: true } : became
+    return became.kind === 'again' ? { ...became, unavailable: true } : became
   }
-  /** Answers, and says behind it that the call has ended, in the record of its background task before. */
+  /** Replies; completes the record of the background task before that, and notifies subscribers of the end after it. */
   const reply = async (
     address: ReplyAddress,
     outcome: Outcome,
@@ -99,7 +106,7 @@ export function createBrokerReplies(options: BrokerRepliesOptions): BrokerReplie
     const ended: Reply = { kind: 'ended', result: outcome, files: those }
     const task = background ? codec.endedTask?.(address, ended, now()) : undefined
     const open = task === undefined ? undefined : await tasks?.close(task).catch((error: unknown) => error)
-    if (ToolError.is(open) && open.retryable) return { kind: 'again', error: open.message, away: true }
+    if (ToolError.is(open) && open.retryable) return { kind: 'again', error: open.message, unavailable: true }
     const became = await publish(address.transport, codec.reply(address, ended, now()))
     const shown = became.kind === 'sent' ? codec.ended?.(address, ended, now()) : undefined
     if (shown !== undefined) await notices?.send(address.transport, shown)
@@ -121,8 +128,9 @@ export function createBrokerReplies(options: BrokerRepliesOptions): BrokerReplie
       const { transport, message } = unpackMessage(item.body ?? '')
       return publish(transport, message)
     }
-    const address = item.body === undefined ? item.reply : (JSON.parse(item.body) as ReplyAddress)
-    if (address === undefined) return { kind: 'never', error: 'The call is no longer kept.' }
+    const address: unknown = item.body === undefined ? item.reply : JSON.parse(item.body)
+    if (address === undefined) return { kind: 'never', error: 'The call is no longer stored.' }
+    if (!isReplyAddress(address)) return { kind: 'never', error: 'The reply address is malformed.' }
     const outcome = await reading.add(item.callId)
     if (outcome === undefined) return { kind: 'again', error: 'The call has not ended.' }
     await notices?.ended(item.callId).settled
@@ -142,7 +150,7 @@ export function createBrokerReplies(options: BrokerRepliesOptions): BrokerReplie
         return await sendItem(item)
       } catch (error) {
         signal.throwIfAborted()
-        return { kind: 'again', error: ToolError.is(error) ? error.message : 'It could not be sent.' }
+        return { kind: 'again', error: ToolError.is(error) ? error.message : 'The reply could not be sent.' }
       }
     },
     refusal(address, error) {
@@ -156,15 +164,7 @@ export function createBrokerReplies(options: BrokerRepliesOptions): BrokerReplie
   }
 }
 
-/** Informs those who wait here for a call that ended here, and replies to the broker that it came from. */
-export function replyHere(waiters: Pick<Waiters, 'tell'>, answers: Pick<BrokerReplies, 'tell'>) {
-  return ({ callId, call }: Claim, { result }: Ending): void => {
-    waiters.tell(callId, result)
-    if (call.reply !== undefined) answers.tell(callId, call.reply, result, call.identity.tenant)
-  }
-}
-
-/** What travels with a reply; larger files, and those beyond, are fetched by whoever wants them. */
+/** The limit of an inlined file; larger files, and those beyond the total, are fetched by the receiver. */
 const mostInline = 262_144
 const mostTogether = 1_048_576
 
@@ -175,32 +175,36 @@ export async function replyFiles(
   artifacts: Pick<Artifacts, 'open'>,
 ): Promise<readonly ReplyFile[]> {
   const effects = 'effects' in outcome ? outcome.effects : []
-  let room = mostTogether
+  let bytesLeft = mostTogether
   const files: ReplyFile[] = []
   for (const effect of effects) {
     if (effect.kind !== 'file') continue
     const { id, name, mimeType, bytes, digest } = effect.artifact
     const file = { name, mimeType, bytes, digest, artifact: id }
-    if (bytes > mostInline || bytes > room) {
+    if (bytes > mostInline || bytes > bytesLeft) {
       files.push(file)
       continue
     }
-    room -= bytes
+    bytesLeft -= bytes
     const { content } = await artifacts.open(id, tenant, undefined, AbortSignal.timeout(10_000))
     files.push({ ...file, content: await buffer(content) })
   }
   return files
 }
 
-/** The same from one store of artifacts. */
+/** The same, bound to one artifact store. */
 export function replyFilesOf(artifacts: Pick<Artifacts, 'open'>) {
   return (outcome: Result | ChainResult, tenant: string) => replyFiles(outcome, tenant, artifacts)
 }
 
-/** Encodes a message of a tool for the gateway that called it; undefined when its codec has no form for messages. */
+/** Encodes a message of a tool for the gateway of its call; undefined when the codec has no format for messages. */
 export function messageEncoder(codecs: ReadonlyMap<string, Codec>) {
   return (address: ReplyAddress, sent: SentMessage): { readonly target: string; readonly body: string } | undefined => {
     const message = codecs.get(address.codec)?.send?.(address, sent, new Date())
     return message === undefined ? undefined : { target: message.to, body: packMessage(address.transport, message) }
   }
+}
+
+function isReplyAddress(value: unknown): value is ReplyAddress {
+  return isObject(value) && isText(value.codec) && isText(value.transport) && isText(value.to) && isObject(value.data)
 }

@@ -1,9 +1,8 @@
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { TestContext } from 'node:test'
-import type { Result } from '@gantry/contract'
+import { parseWebhookKey, type Result } from '@gantry/contract'
 import type { CallViews } from '../storage/call-views.ts'
-import { parseWebhookKey } from './signature.ts'
 
 /** A callback as its receiver got it. */
 export interface Received {
@@ -58,7 +57,7 @@ export async function receiver(
   return { origin, url: `${origin}/hook?x=1`, port: bound, received, close }
 }
 
-/** Outcomes that are known without a database. */
+/** Outcomes without a database. */
 export function knownOutcomes(...results: readonly Result[]): Pick<CallViews, 'outcomes'> {
   return {
     outcomes: async (callIds) =>

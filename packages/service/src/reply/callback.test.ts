@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
+import { verifyWebhook } from '@gantry/contract'
 import { createEgress, type Egress, type EgressAllow, type EgressOptions } from '@gantry/core'
 import { someResult } from '../storage/calls.fixture.ts'
 import type { OutboxItem } from '../storage/outbox/outbox.ts'
 import { type Answer, knownOutcomes, receiver, testKey } from './callback.fixture.ts'
 import { type CallbackOptions, createCallbackSender } from './callback.ts'
 import type { Send, Sending } from './relay.ts'
-import { verifyWebhook } from './signature.ts'
 
 const call = { kind: 'call', tool: 'math:add:1.0.0', state: 'ok' } as const
 const result = someResult({ callId: 'c1', output: { text: 'größer 🎈' } })
@@ -25,12 +25,15 @@ function guard(t: TestContext, options: EgressOptions): Egress {
 function sender(t: TestContext, origins: readonly string[], options: Partial<CallbackOptions> = {}): Send {
   const listed = origins.map((origin) => ({ origin, private: true }))
   return createCallbackSender({
-    ...{ egress: guard(t, {}), origins: () => listed, keyOf: async () => testKey, views: knownOutcomes(result) },
+    egress: guard(t, {}),
+    origins: () => listed,
+    keyOf: async () => testKey,
+    views: knownOutcomes(result),
     ...options,
   })
 }
 
-/** What comes of a callback to a receiver that answers so. */
+/** The result of a callback to a receiver with this answer. */
 async function sendTo(t: TestContext, answer: Answer, options: Partial<CallbackOptions> = {}): Promise<Sending> {
   const { origin, url } = await receiver(t, answer)
   const sending = await sender(t, [origin], options)(item(url), t.signal)
@@ -45,11 +48,11 @@ test('the outcome of a call is posted and signed', async (t) => {
   assert.deepEqual([got.method, got.url, got.headers['content-type']], ['POST', '/hook?x=1', 'application/json'])
   assert.deepEqual(JSON.parse(got.body), { callId: 'c1', kind: 'call', tool: 'math:add:1.0.0', state: 'ok', result })
   assert.equal(got.headers['webhook-id'], 'c1_7')
-  assert.equal(await verifyWebhook(testKey, got), true)
-  assert.equal(await verifyWebhook(testKey, { ...got, body: got.body.replace('"ok"', '"no"') }), false)
+  assert.equal(await verifyWebhook([testKey], got), 'valid')
+  assert.equal(await verifyWebhook([testKey], { ...got, body: got.body.replace('"ok"', '"no"') }), 'forged')
 })
 
-test('a callback takes its turn for a connection as one of its tenant', async (t) => {
+test('a callback takes its connection slot from the share of its tenant', async (t) => {
   const { origin, url } = await receiver(t)
   const egress = guard(t, {})
   const tenants: (string | undefined)[] = []
@@ -63,7 +66,7 @@ test('a callback takes its turn for a connection as one of its tenant', async (t
   assert.deepEqual(tenants, ['acme'])
 })
 
-test('each tenant has a key of its own, and without one a callback goes unsigned', async (t) => {
+test('each tenant has its own key, and without one a callback is unsigned', async (t) => {
   const { origin, url, received } = await receiver(t)
   const asked: string[] = []
   const keyOf = async (tenant: string) => {
@@ -83,7 +86,7 @@ test('each tenant has a key of its own, and without one a callback goes unsigned
   )
 })
 
-test('a message has the same id at every try', async (t) => {
+test('every attempt of a message has the same id', async (t) => {
   const { origin, url, received } = await receiver(t)
   const send = sender(t, [origin])
   for (const tries of [1, 2]) await send(item(url, { tries }), t.signal)
@@ -93,13 +96,13 @@ test('a message has the same id at every try', async (t) => {
   )
 })
 
-test('any status from 200 to 299 takes a callback', async (t) => {
+test('any status from 200 to 299 accepts a callback', async (t) => {
   for (const status of [200, 202, 204, 299]) {
     assert.deepEqual(await sendTo(t, (_, response) => response.writeHead(status).end()), { kind: 'sent' })
   }
 })
 
-test('every other status is tried again, but 410 wants no more', async (t) => {
+test('every other status is retried, except 410', async (t) => {
   for (const status of [400, 401, 404, 500, 503]) {
     const sending = await sendTo(t, (_, response) => response.writeHead(status).end('what is wrong'))
     assert.deepEqual(sending, { kind: 'again', error: `It answered ${status}` })
@@ -108,7 +111,7 @@ test('every other status is tried again, but 410 wants no more', async (t) => {
   assert.deepEqual(sending, { kind: 'never', error: 'It answered 410' })
 })
 
-test('a receiver that is busy says when to come back, in seconds or by a date', async (t) => {
+test('a Retry-After of a busy receiver is respected, in seconds or as a date', async (t) => {
   const after = async (status: number, value: string): Promise<number | undefined> => {
     const answer: Answer = (_, response) => response.writeHead(status, { 'retry-after': value }).end()
     const sending = await sendTo(t, answer)
@@ -123,7 +126,7 @@ test('a receiver that is busy says when to come back, in seconds or by a date', 
   assert.equal(await after(500, '120'), undefined)
 })
 
-test('of an answer only its status is kept, so that nobody reads through a callback what a server says', async (t) => {
+test('only the status of a response is kept, so that a callback cannot be used to read what a server returns', async (t) => {
   for (const status of [401, 404, 410, 500]) {
     const sending = await sendTo(t, (_, response) => response.writeHead(status, 'inner secret').end('inner secret'))
     assert.ok(sending.kind !== 'sent')
@@ -131,7 +134,7 @@ test('of an answer only its status is kept, so that nobody reads through a callb
   }
 })
 
-test('an answer without end is not read to its end, and counts by its status', async (t) => {
+test('an endless response is not read to its end, and its status counts', async (t) => {
   const answers =
     (status: number): Answer =>
     (_, response) => {
@@ -146,14 +149,14 @@ test('an answer without end is not read to its end, and counts by its status', a
   assert.deepEqual(sending, { kind: 'again', error: 'It answered 500' })
 })
 
-test('a receiver that never answers costs no more than the time for one try', async (t) => {
+test('a receiver that never answers takes at most the timeout of one attempt', async (t) => {
   const silent = await sendTo(t, () => {}, { timeoutMs: 100 })
   assert.deepEqual(silent, { kind: 'again', error: 'It took more than 100 ms.' })
   const stuck: Answer = (_, response) => response.writeHead(200).write('x')
   assert.deepEqual(await sendTo(t, stuck, { timeoutMs: 300 }), { kind: 'sent' })
 })
 
-test('a receiver that is not there is tried again', async (t) => {
+test('an unreachable receiver is retried', async (t) => {
   const { origin, url, close } = await receiver(t)
   await close()
   const sending = await sender(t, [origin])(item(url), t.signal)
@@ -163,7 +166,7 @@ test('a receiver that is not there is tried again', async (t) => {
 test('a redirect is not followed, wherever it leads', async (t) => {
   const inner = await receiver(t)
   const outer = await receiver(t, (_, response) => response.writeHead(307, { location: inner.url }).end())
-  // Even though the list would let it through, as the control shows.
+  // The list allows the redirect target, as the control shows.
   const send = sender(t, [inner.origin, outer.origin])
   const sending = await send(item(outer.url), t.signal)
   assert.deepEqual(sending, { kind: 'again', error: `${outer.origin} answered 307` })
@@ -172,7 +175,7 @@ test('a redirect is not followed, wherever it leads', async (t) => {
   assert.equal(inner.received.length, 1)
 })
 
-test('a private address is refused for good, whatever the rules of tools say, unless the list of callbacks has it', async (t) => {
+test('a private address is refused for good, whatever the egress rules of tools allow, unless callbackOrigins lists it', async (t) => {
   const { origin, url, received } = await receiver(t)
   const rules: EgressOptions[] = [
     {},
@@ -185,7 +188,7 @@ test('a private address is refused for good, whatever the rules of tools say, un
       const send = sender(t, [], { egress: guard(t, given), origins: () => origins })
       const sending = await send(item(url), t.signal)
       assert.ok(sending.kind === 'never', sending.kind)
-      assert.match(sending.error, /^A callback may not go to .* service\.callbackOrigins says/)
+      assert.match(sending.error, /^A callback may not go to .*; add it to service\.callbackOrigins/)
     }
   }
   const lookup = async () => [{ address: '127.0.0.1', family: 4 }]
@@ -202,7 +205,7 @@ test('a private address is refused for good, whatever the rules of tools say, un
   assert.equal(received.length, 1)
 })
 
-test('the list of callbacks counts as it is at the moment of sending', async (t) => {
+test('the list of callback origins is read at the moment of sending', async (t) => {
   const { origin, url } = await receiver(t)
   let listed: EgressAllow | undefined = []
   const send = sender(t, [], { origins: () => listed })
@@ -220,35 +223,35 @@ test('without rules a callback may go to any public address', async (t) => {
   })
   const send = sender(t, [], { egress, origins: () => undefined })
   await send(item('https://example.com/x'), t.signal)
-  // It was looked up, which is only done for what the rules allow; the address of the test is one that none may reach.
+  // The name was looked up, which happens only for allowed origins; the address of the test is a reserved one.
   assert.deepEqual(events, ['example.com: 203.0.113.1 is a private or reserved address'])
 })
 
-test('a result that is too large is left out, so that its receiver asks for it', async (t) => {
+test('a result over the limit is left out, so that its receiver fetches it', async (t) => {
   const { origin, url, received } = await receiver(t)
   const views = knownOutcomes(someResult({ callId: 'c1', output: 'x'.repeat(5_000) }))
   assert.deepEqual(await sender(t, [origin], { views, bodyBytes: 1_000 })(item(url), t.signal), { kind: 'sent' })
   const [got] = received
   assert.ok(got !== undefined)
   assert.deepEqual(JSON.parse(got.body), { callId: 'c1', ...call })
-  assert.equal(await verifyWebhook(testKey, got), true)
+  assert.equal(await verifyWebhook([testKey], got), 'valid')
 })
 
-test('what is no longer there cannot be sent; what cannot be read now is sent later', async (t) => {
+test('a call that is no longer stored is never sent; one that cannot be read now is sent later', async (t) => {
   const { origin, url, received } = await receiver(t)
   const send = sender(t, [origin])
   const { call: _, ...gone } = item(url)
-  assert.deepEqual(await send(gone, t.signal), { kind: 'never', error: 'The call is no longer kept.' })
+  assert.deepEqual(await send(gone, t.signal), { kind: 'never', error: 'The call is no longer stored.' })
   const sending = await send(item(url, { callId: 'unreadable' }), t.signal)
   assert.deepEqual(sending, { kind: 'again', error: 'The result of the call could not be read.' })
   const keyOf = () => Promise.reject(new Error('the key is hunter2'))
   const failed = await sender(t, [origin], { keyOf })(item(url), t.signal)
-  assert.deepEqual(failed, { kind: 'again', error: 'It could not be sent.' })
+  assert.deepEqual(failed, { kind: 'again', error: 'The callback could not be sent.' })
   assert.equal((await send(item('https://user:pass@example.com'), t.signal)).kind, 'never')
   assert.equal(received.length, 0)
 })
 
-test('a callback that is cut short rejects with the reason', async (t) => {
+test('an aborted callback rejects with the reason', async (t) => {
   const controller = new AbortController()
   const { origin, url } = await receiver(t, () => controller.abort(new Error('stopping')))
   await assert.rejects(sender(t, [origin])(item(url), controller.signal), /stopping/)

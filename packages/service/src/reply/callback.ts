@@ -1,32 +1,31 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { type CallKind, type ChainResult, type Result, ToolError } from '@gantry/contract'
+import { type CallKind, type ChainResult, parseWebhookKey, type Result, signWebhook, ToolError } from '@gantry/contract'
 import type { Egress, EgressAllow, EgressResponse } from '@gantry/core'
 import { callbackDenied, callbackScope, checkCallbackUrl } from '../config/callback-target.ts'
 import type { LoadedConfig } from '../config/config.ts'
-import { ensureKey } from '../config/key-file.ts'
-import { secretText } from '../config/secret-text.ts'
+import { secretText } from '../config/secret-sources.ts'
+import { ensureKey } from '../config/service-files.ts'
 import { createBatch } from '../storage/batch.ts'
 import type { CallViews } from '../storage/call-views.ts'
 import type { OutboxItem } from '../storage/outbox/outbox.ts'
 import type { Send, Sending } from './relay.ts'
-import { parseWebhookKey, signWebhook } from './signature.ts'
 
 export interface CallbackOptions {
-  /** The guard that every callback goes through. */
+  /** The egress guard of every callback. */
   readonly egress: Pick<Egress, 'request'>
-  /** Where callbacks may go, as it is now; undefined for every public address that the guard allows. */
+  /** The allowed origins at the moment; undefined allows every public address that the guard allows. */
   readonly origins: () => EgressAllow | undefined
-  /** The key that a tenant's callbacks are signed with; without one they go unsigned. */
+  /** The signing key of a tenant; without one its callbacks are unsigned. */
   readonly keyOf: (tenant: string, signal: AbortSignal) => Promise<Uint8Array | undefined>
   readonly views: Pick<CallViews, 'outcomes'>
-  /** Time for one try, from the first step to the last byte; 10 s. */
+  /** The timeout of one attempt, from the first step to the last byte; 10 s. */
   readonly timeoutMs?: number
-  /** Bytes of one message; a result that does not fit is left out, and its receiver asks for it. 4 MiB. */
+  /** The limit of one message; a result beyond it is left out, and its receiver fetches it. 4 MiB. */
   readonly bodyBytes?: number
 }
 
-/** What a receiver gets. */
+/** The body of a callback. */
 interface CallbackBody {
   readonly callId: string
   readonly kind: CallKind
@@ -38,14 +37,14 @@ interface CallbackBody {
 
 type Outcome = Result | ChainResult
 
-/** Of reading what others wait for too. */
+/** For reads that other senders share: the abort of one must not end them. */
 const never = new AbortController().signal
-/** What is read of a receiver's answer, so that its connection can be used again. */
+/** The bytes of a response that are read, so that its connection can be reused. */
 const readBytes = 4_096
 
 /**
- * Posts the outcome of a call to the URL that its caller named, signed as Standard Webhooks asks for. A status from 200 to
- * 299 takes it, 410 wants no more, and everything else is tried again; redirects are not followed.
+ * Posts the outcome of a call to the URL of its caller, signed by Standard Webhooks. A status from 200 to 299 accepts
+ * it, 410 ends the attempts, and everything else is retried; redirects are not followed.
  */
 export function createCallbackSender(options: CallbackOptions): Send {
   const { egress, origins, views, timeoutMs = 10_000 } = options
@@ -90,7 +89,7 @@ async function bodyOf(
   outcome: (callId: string) => Promise<Outcome | undefined>,
   { bodyBytes = 4_194_304 }: CallbackOptions,
 ): Promise<string> {
-  if (call === undefined) throw new ToolError('NOT_FOUND', 'The call is no longer kept.')
+  if (call === undefined) throw new ToolError('NOT_FOUND', 'The call is no longer stored.')
   const result = await outcome(callId)
   if (result === undefined) throw new ToolError('STORE_UNAVAILABLE', 'The result of the call could not be read.')
   const view: CallbackBody = { callId, ...call }
@@ -109,7 +108,7 @@ async function signedBy(
   return key === undefined ? { 'webhook-id': message.id } : signWebhook(key, message)
 }
 
-/** What a response means. Nothing of it is kept but its status, since whoever chose the URL may read what is kept. */
+/** Judges a response. Only its status is kept, since the caller that chose the URL may read what is kept. */
 async function judge(response: EgressResponse, { origin }: URL): Promise<Sending> {
   const { status, headers } = response
   await readSome(response)
@@ -120,7 +119,7 @@ async function judge(response: EgressResponse, { origin }: URL): Promise<Sending
   return { kind: 'again', error, ...(afterMs === undefined ? {} : { afterMs }) }
 }
 
-/** Reads a short body to its end; one that cannot be read does not matter, since the status says enough. */
+/** Reads a short body to its end; a failure is ignored, since the status decides. */
 async function readSome(response: EgressResponse): Promise<void> {
   let bytes = 0
   try {
@@ -129,7 +128,7 @@ async function readSome(response: EgressResponse): Promise<void> {
       if (bytes > readBytes) break
     }
   } catch {
-    // The status was there before.
+    // The status has arrived already.
   } finally {
     response.cancel()
   }
@@ -142,11 +141,11 @@ function retryAfterMs(header: string | null): number | undefined {
   return ms > 0 ? ms : undefined
 }
 
-/** Faults that another try cannot mend before somebody has changed something. */
+/** Errors that a retry cannot repair before a setting has changed. */
 const lasting: readonly string[] = ['EGRESS_DENIED', 'INPUT_INVALID', 'PAYLOAD_INVALID', 'NOT_FOUND']
 
 function failure(error: unknown, { target }: OutboxItem): Sending {
-  if (!ToolError.is(error)) return { kind: 'again', error: 'It could not be sent.' }
+  if (!ToolError.is(error)) return { kind: 'again', error: 'The callback could not be sent.' }
   const url = URL.parse(target)
   if (error.code === 'EGRESS_DENIED' && url !== null)
     return { kind: 'never', error: callbackDenied(url, error).message }
@@ -154,8 +153,8 @@ function failure(error: unknown, { target }: OutboxItem): Sending {
 }
 
 /**
- * What callbacks are signed with: the secret that the configuration names now, or a key of the service's own, made when
- * it is first needed and kept beside its API key. Receivers need it: `whsec_` and base64, as Standard Webhooks writes it.
+ * The signing keys of callbacks: the secret that the configuration names, or a key of the service's own, created when
+ * it is first needed and stored next to its API key. Receivers need it as `whsec_` and base64, as in Standard Webhooks.
  */
 export async function callbackKeys(
   latest: () => LoadedConfig,
@@ -170,7 +169,7 @@ export async function callbackKeys(
     own ??= ensureKey(join(data, 'callback-key'), keyForm, newKey).then((kept) => parseWebhookKey(kept.key))
     return own
   }
-  // A folder that cannot be written to is found out at the start, not with the first callback.
+  // A folder that cannot be written fails the start, not the first callback.
   if (latest().service.callbackSecret === undefined) await key()
   return key
 }

@@ -3,23 +3,23 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import type { StreamEvent } from '@gantry/contract'
+import { type StreamEvent, verifyWebhook } from '@gantry/contract'
 import { createEgress } from '@gantry/core'
 import { postgresDatabase } from '../../test/databases.fixture.ts'
+import { someCall as admittedCall } from '../conformance/call-store/samples.ts'
+import { createBus } from '../observe/bus.ts'
 import { callViews } from '../storage/call-views.ts'
-import type { AdmittedCall } from '../storage/calls/call-store.ts'
 import { sqlCallStore } from '../storage/calls/sql.ts'
 import { addRows, someCall, someEnd, someResult, testOnDatabases } from '../storage/calls.fixture.ts'
 import type { Database } from '../storage/databases/database.ts'
 import { eventRecords } from '../storage/events.ts'
 import { outboxRecords } from '../storage/outbox/outbox.ts'
 import { createEventWriter } from '../worker/execute/event-writer.ts'
-import { openCallNotifications } from './call-notifications.ts'
 import { type Receiver, receiver, testKey } from './callback.fixture.ts'
 import { createCallbackSender } from './callback.ts'
 import { callEvents } from './event-stream.ts'
 import { startRelay } from './relay.ts'
-import { verifyWebhook } from './signature.ts'
+import { openCallNotifications } from './waiters.ts'
 
 const views = (database: Database) => callViews(database, { content: () => Promise.reject(new Error('no files')) })
 
@@ -38,7 +38,11 @@ async function relay(t: TestContext, database: Database, ...origins: readonly st
   const listed = origins.map((origin) => ({ origin, private: true }))
   const notifications = await openCallNotifications(database)
   const send = createCallbackSender({
-    ...{ egress, origins: () => listed, keyOf: async () => testKey, views: views(database), timeoutMs: 2_000 },
+    egress,
+    origins: () => listed,
+    keyOf: async () => testKey,
+    views: views(database),
+    timeoutMs: 2_000,
   })
   const started = startRelay({
     outbox: outboxRecords(database),
@@ -55,7 +59,7 @@ async function relay(t: TestContext, database: Database, ...origins: readonly st
   })
 }
 
-/** Waits until all is sent or given up, without the pauses between the tries. */
+/** Waits until every item is sent or failed, without the delays between attempts. */
 async function settled(database: Database): Promise<void> {
   for (;;) {
     const open = 'sent_at is null and failed_at is null'
@@ -63,17 +67,6 @@ async function settled(database: Database): Promise<void> {
     if (left.length === 0) return
     await new Promise((resolve) => setTimeout(resolve, 10))
   }
-}
-
-const someAdmitted: AdmittedCall = {
-  callId: 'c1',
-  kind: 'call',
-  identity: { principal: 'alice', tenant: 'acme', permissions: [] },
-  fingerprint: 'f',
-  tool: 'math:add:1.0.0',
-  effect: 'read',
-  payload: '{}',
-  payloadBytes: 2,
 }
 
 async function all(events: AsyncIterable<StreamEvent>): Promise<StreamEvent[]> {
@@ -98,11 +91,11 @@ testOnDatabases({
     await settled(database)
     const [got] = up.received
     assert.ok(got !== undefined && up.received.length === 1)
-    assert.equal(await verifyWebhook(testKey, got), true)
+    assert.equal(await verifyWebhook([testKey], got), 'valid')
     assert.deepEqual(await database.query('select id from dead_letters'), [])
   },
 
-  'a receiver that fails gets the same message until it takes it': async ({ database }, t) => {
+  'a receiver that fails gets the same message until it accepts it': async ({ database }, t) => {
     const moody = await receiver(t, (_, response, count) => response.writeHead(count < 3 ? 500 : 200).end('later'))
     await put(database, moody.url, 'c1')
     await relay(t, database, moody.origin)
@@ -114,21 +107,21 @@ testOnDatabases({
     ])
   },
 
-  'a receiver that always fails is given up, and its letter says why': async ({ database }, t) => {
+  'a receiver that always fails is given up, and its dead letter has the reason': async ({ database }, t) => {
     const broken = await receiver(t, (_, response) => response.writeHead(500).end('I am broken'))
     await put(database, broken.url, 'c1')
     await relay(t, database, broken.origin)
     await settled(database)
     assert.equal(broken.received.length, 4)
-    const [letter] = await database.query('select source, reason, deliveries from dead_letters')
-    assert.deepEqual(letter, {
+    const [deadLetter] = await database.query('select source, reason, deliveries from dead_letters')
+    assert.deepEqual(deadLetter, {
       source: 'callback',
       reason: `${broken.origin} answered 500`,
       deliveries: 4,
     })
   },
 
-  'a receiver that does not answer holds up no other': async ({ database }, t) => {
+  'a receiver that does not answer delays no other': async ({ database }, t) => {
     const silent = await receiver(t, () => {})
     const prompt = await receiver(t)
     await put(database, silent.url, ...Array.from({ length: 100 }, (_, index) => `s${index}`))
@@ -139,7 +132,7 @@ testOnDatabases({
     assert.deepEqual(idsOf(prompt).sort(), ['p1', 'p2'])
   },
 
-  'two relays at once send every callback and lose none': async ({ database }, t) => {
+  'two concurrent relays send every callback and lose none': async ({ database }, t) => {
     const target = await receiver(t, (_, response, count) => response.writeHead(count % 5 === 0 ? 503 : 200).end())
     await relay(t, database, target.origin)
     await relay(t, database, target.origin)
@@ -151,15 +144,15 @@ testOnDatabases({
     assert.deepEqual(counts, { sent: 60, failed: 0 })
   },
 
-  'from its reports to its callback a call is told of as it goes on, over two attempts': async ({ database }, t) => {
+  'the receiver is notified of a call from its reports to its outcome, over two attempts': async ({ database }, t) => {
     const target = await receiver(t)
     await relay(t, database, target.origin)
     const notifications = await openCallNotifications(database)
     t.after(() => notifications.close())
     const store = sqlCallStore(database)
     const records = eventRecords(database)
-    const writer = createEventWriter({ records })
-    await store.submit([{ ...someAdmitted, callback: target.url }])
+    const writer = createEventWriter({ bus: createBus(), records })
+    await store.submit([admittedCall('c1', { callback: target.url })])
     const events = { records, notifications, views: views(database), callId: 'c1', tenant: 'acme', signal: t.signal }
     const reading = all(callEvents({ ...events, afterId: 0 }))
     const [first] = await store.claim(1, { worker: 'w1', leaseMs: 0 })
@@ -191,13 +184,16 @@ testOnDatabases({
     assert.deepEqual(await all(callEvents({ ...events, afterId: first.fence * 1_000_000 + 1 })), seen.slice(1))
     await settled(database)
     assert.deepEqual(JSON.parse(target.received[0]?.body ?? ''), {
-      ...{ callId: 'c1', kind: 'call', tool: 'math:add:1.0.0', state: 'ok' },
+      callId: 'c1',
+      kind: 'call',
+      tool: 'math:add:1.0.0',
+      state: 'ok',
       result,
     })
     await writer.close()
   },
 
-  'a call whose result is kept reaches its receiver whole': async ({ database }, t) => {
+  'a call whose result is an artifact reaches its receiver complete': async ({ database }, t) => {
     const target = await receiver(t)
     const data = { text: '\0 \ud800 🎈', big: 1e300, ['__proto__']: 1 }
     await put(database, target.url, 'c1')
@@ -208,7 +204,7 @@ testOnDatabases({
   },
 })
 
-test('a relay that is killed between sending and saying so has its callback sent again, with the same id', async (t) => {
+test('a callback whose relay is killed before it is marked as sent is sent again, with the same id', async (t) => {
   const { database, url } = await postgresDatabase(t)
   const target = await receiver(t)
   await put(database, target.url, 'c1')

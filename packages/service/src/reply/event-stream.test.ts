@@ -6,8 +6,9 @@ import { callViews } from '../storage/call-views.ts'
 import { addRows, type Stores, someCall, someEnd, someResult, testOnDatabases } from '../storage/calls.fixture.ts'
 import type { Database } from '../storage/databases/database.ts'
 import { type EventRecords, eventId, eventRecords } from '../storage/events.ts'
-import { type CallNotifications, openCallNotifications } from './call-notifications.ts'
+import { someError } from '../worker/worker.fixture.ts'
 import { callEvents } from './event-stream.ts'
+import { type CallNotifications, openCallNotifications } from './waiters.ts'
 
 interface Parts {
   readonly records: EventRecords
@@ -18,7 +19,7 @@ interface Parts {
   end(): Promise<void>
 }
 
-/** A call that somebody works on, and its readers. */
+/** A call that a worker executes, and its readers. */
 async function parts({ database, store }: Stores, t: TestContext): Promise<Parts> {
   await addRows(database, 'calls', [someCall('c1')])
   await addRows(database, 'queue', [{ call_id: 'c1', tenant: 'acme', fence: 1 }])
@@ -69,7 +70,7 @@ async function all(events: AsyncIterable<StreamEvent>): Promise<StreamEvent[]> {
 const endId = 1_999_999
 
 testOnDatabases({
-  'the events of a call that has ended are read to its end, over pages': async (stores, t) => {
+  'the events of a call that has ended are read to the end, over pages': async (stores, t) => {
     const { read, report, end } = await parts(stores, t)
     await report(1, 250)
     await end()
@@ -81,14 +82,14 @@ testOnDatabases({
     assert.deepEqual(events.at(-1), { kind: 'done', result: someResult({ callId: 'c1' }), id: endId, callId: 'c1' })
   },
 
-  'a page that is just full is not taken for the end': async (stores, t) => {
+  'a page that is exactly full is not taken for the end': async (stores, t) => {
     const { read, report, end } = await parts(stores, t)
     await report(1, 100)
     await end()
     assert.equal((await idsOf(read())).length, 101)
   },
 
-  'a reader goes on after any id, up to the very last': async (stores, t) => {
+  'a reader resumes after any id, up to the last': async (stores, t) => {
     const { read, report, end } = await parts(stores, t)
     await report(1, 5)
     await end()
@@ -98,14 +99,14 @@ testOnDatabases({
     assert.deepEqual(await idsOf(read(Number.MAX_SAFE_INTEGER)), [])
   },
 
-  'readers hear of events and of the end as they come, each event once': async (stores, t) => {
+  'readers get events and the end as they arrive, each event once': async (stores, t) => {
     const { read, report, end } = await parts(stores, t)
     const readers = [0, 0, eventId(1, 2)].map((afterId) => read(afterId))
     const first = readers.map((reader) => reader.next())
     await report(1, 3)
-    const heard = await Promise.all(first)
+    const received = await Promise.all(first)
     assert.deepEqual(
-      heard.map(({ value }) => value?.id),
+      received.map(({ value }) => value?.id),
       [1_000_001, 1_000_001, 1_000_003],
     )
     const rest = readers.map(idsOf)
@@ -118,7 +119,7 @@ testOnDatabases({
     ])
   },
 
-  'a reader who hears nothing looks by himself': async (stores, t) => {
+  'a reader polls when no notification arrives': async (stores, t) => {
     const { read, report, end } = await parts(stores, t)
     const reading = idsOf(read(0, { notifications: { onCall: () => () => {} } }))
     await report(1, 1)
@@ -128,20 +129,14 @@ testOnDatabases({
 
   'a failed call ends with its error': async (stores, t) => {
     const { read } = await parts(stores, t)
-    const error = {
-      code: 'BACKEND_FAILED',
-      message: 'no',
-      stage: 'execute',
-      retryable: false,
-      effect: 'possible',
-    } as const
+    const error = someError({ code: 'BACKEND_FAILED' })
     const result = someResult({ callId: 'c1', status: 'failed', error })
     const row = { status: 'failed', result: JSON.stringify(result), fence: 7 }
     await addRows(stores.database, 'results', [someEnd('c1', row)])
     assert.deepEqual(await all(read()), [{ kind: 'error', error, result, id: 7_999_999, callId: 'c1' }])
   },
 
-  'a result that is kept as a file is read from there, and a missing one is an error': async (stores, t) => {
+  'a result that is stored as an artifact is read from it, and a missing artifact is an error': async (stores, t) => {
     const { read } = await parts(stores, t)
     const result = someResult({ callId: 'c1', output: 'x'.repeat(10_000) })
     const { digest } = await stores.store.put(Buffer.from(JSON.stringify(result)), { maxBytes: 1e6, signal: t.signal })
@@ -153,7 +148,7 @@ testOnDatabases({
     await assert.rejects(all(read()), { code: 'STORE_UNAVAILABLE' })
   },
 
-  'a call that is not there, or goes away meanwhile, is not found': async (stores, t) => {
+  'a call that does not exist, or is deleted meanwhile, is not found': async (stores, t) => {
     const { read, news: notifications } = await parts(stores, t)
     await assert.rejects(all(read(0, { callId: 'other' })), { code: 'NOT_FOUND' })
     const reading = assert.rejects(read().next(), { code: 'NOT_FOUND' })
@@ -163,16 +158,16 @@ testOnDatabases({
     await notifications.close()
   },
 
-  'a reader who leaves is forgotten, whether by his signal or by himself': async (stores, t) => {
+  'a reader that leaves is unsubscribed, by its signal or by its own return': async (stores, t) => {
     const { read, news: notifications, report } = await parts(stores, t)
-    let hearing = 0
+    let subscriptions = 0
     const counted: Pick<CallNotifications, 'onCall'> = {
-      onCall(callId, hear) {
-        hearing += 1
-        const unhear = notifications.onCall(callId, hear)
+      onCall(callId, listener) {
+        subscriptions += 1
+        const unsubscribe = notifications.onCall(callId, listener)
         return () => {
-          hearing -= 1
-          unhear()
+          subscriptions -= 1
+          unsubscribe()
         }
       },
     }
@@ -184,10 +179,10 @@ testOnDatabases({
     const reader = read(0, { notifications: counted })
     await reader.next()
     await reader.return()
-    assert.equal(hearing, 0)
+    assert.equal(subscriptions, 0)
   },
 
-  'a slow reader is given a page at a time': async (stores, t) => {
+  'a slow reader gets one page at a time': async (stores, t) => {
     const { read, records, report, end } = await parts(stores, t)
     await report(1, 300)
     await end()

@@ -2,14 +2,14 @@ import { type Result, type StreamEnd, type StreamEvent, ToolError } from '@gantr
 import type { CallViews } from '../storage/call-views.ts'
 import type { EventRecords } from '../storage/events.ts'
 import { createWakeSignal } from '../storage/wake-signal.ts'
-import type { CallNotifications } from './call-notifications.ts'
+import type { CallNotifications } from './waiters.ts'
 
 export interface CallEventsOptions {
   readonly records: Pick<EventRecords, 'after'>
   readonly views: Pick<CallViews, 'outcomes'>
   readonly notifications: Pick<CallNotifications, 'onCall'>
   readonly callId: string
-  /** Whose call it is. */
+  /** The tenant of the call. */
   readonly tenant: string
   /** The last id that the reader has; 0 for all events. */
   readonly afterId: number
@@ -17,28 +17,31 @@ export interface CallEventsOptions {
 }
 
 const pageSize = 100
-/** How long a reader who hears nothing waits before he looks by himself: longer each time, since news are seldom lost. */
+/**
+ * The first wait of a reader before it polls without a notification; each wait is longer, since few notifications are
+ * lost.
+ */
 const firstLookMs = 1_000
 const longestLookMs = 5_000
 
 /**
- * The events of a call after an id, as they come, then its end. Any process can serve any reader from any id: all is
- * read from the database, a page at a time and only when it is asked for, so that a slow reader costs nothing.
+ * The events of a call after an id, as they arrive, then its end. Any process can serve any reader from any id:
+ * everything is read from the database, a page at a time and only on demand, so that a slow reader costs nothing.
  * - Cancellation: throws the signal's reason.
- * - Errors: NOT_FOUND when there is no such call or no longer; otherwise the stores'.
+ * - Errors: NOT_FOUND when the call does not exist or is no longer stored; otherwise those of the stores.
  * - The result in the end of a chain is a ChainResult.
  */
 export async function* callEvents(options: CallEventsOptions): AsyncGenerator<StreamEvent, void> {
   const { records, notifications, callId, tenant, signal } = options
   const wakeSignal = createWakeSignal()
-  const unhear = notifications.onCall(callId, wakeSignal.ring)
+  const unsubscribe = notifications.onCall(callId, wakeSignal.ring)
   let last = options.afterId
   let lookMs = firstLookMs
   try {
     for (;;) {
       signal.throwIfAborted()
       const page = await records.after(callId, tenant, last, pageSize)
-      if (page === undefined) throw new ToolError('NOT_FOUND', 'There is no such call, or it is no longer kept.')
+      if (page === undefined) throw new ToolError('NOT_FOUND', 'The call does not exist or is no longer stored.')
       for (const event of page.events) {
         yield event
         last = event.id
@@ -53,7 +56,7 @@ export async function* callEvents(options: CallEventsOptions): AsyncGenerator<St
       lookMs = Math.min(longestLookMs, lookMs * 2)
     }
   } finally {
-    unhear()
+    unsubscribe()
   }
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Codec, TaskRecord } from '../brokers/codecs/codec.ts'
-import type { Outgoing, Sent } from '../brokers/transports/message.ts'
+import type { Outgoing, Sent } from '../brokers/transports/transport.ts'
 import type { Claim, ReplyAddress } from '../storage/calls/call-store.ts'
 import { createNotices, type NoticesOptions } from './notices.ts'
 
@@ -28,7 +28,7 @@ function claimOf(callId: string, tool = 'test:slow'): Claim {
   return { callId, fence: 1, call: { ...call, reply: address }, ...past }
 }
 
-/** Notices whose messages end up in a list; `refuse` makes the broker say no. */
+/** Notices whose messages are collected in a list; `answer` decides what the broker returns. */
 function open(more: Partial<NoticesOptions> & { readonly answer?: (message: Outgoing) => Promise<Sent> | Sent } = {}) {
   const sent: string[] = []
   const tasks: TaskRecord[] = []
@@ -59,7 +59,10 @@ function open(more: Partial<NoticesOptions> & { readonly answer?: (message: Outg
       close: async () => undefined,
       drop: async (key) => void tasks.push({ key, fields: { status: 'dropped' }, ttlMs: 0 }),
     },
-    ...{ backgroundMs: 1, progressMs: 0, mayBackground: () => true, now: () => new Date() },
+    backgroundMs: 1,
+    progressMs: 0,
+    mayBackground: () => true,
+    now: () => new Date(),
     unfinished: async (callIds) => callIds,
     ...rest,
   })
@@ -70,7 +73,7 @@ async function until(done: () => boolean): Promise<void> {
   while (!done()) await new Promise((resolve) => setTimeout(resolve, 1))
 }
 
-test('a gateway hears of the start, of progress and of the background, and of nothing once the call has ended', async () => {
+test('a gateway gets the start, the progress and the interim answer of a call, and nothing after its end', async () => {
   const { notices, sent, tasks } = open()
   const attempt = notices.open(claimOf('c-1')) ?? assert.fail()
   attempt.report({ kind: 'progress', progress: 1 })
@@ -89,7 +92,7 @@ test('a gateway hears of the start, of progress and of the background, and of no
   assert.equal(sent.length, 3)
 })
 
-test('progress that comes faster than it is sent is coalesced to the newest, and waits for nobody', async () => {
+test('progress that arrives faster than it is sent is coalesced to the newest, and delays no sender', async () => {
   const gate = Promise.withResolvers<void>()
   const { notices, sent } = open({
     backgroundMs: 0,
@@ -108,7 +111,7 @@ test('progress that comes faster than it is sent is coalesced to the newest, and
   attempt.close()
 })
 
-test('the outcome waits for a notice that is under way, but not for a broker that does not answer', async () => {
+test('the outcome waits for a notice in flight, but not for a broker that does not answer', async () => {
   const gate = Promise.withResolvers<void>()
   const slow = open({
     backgroundMs: 0,
@@ -127,7 +130,7 @@ test('the outcome waits for a notice that is under way, but not for a broker tha
   assert.deepEqual(order, ['sent', 'settled'])
 })
 
-test('a call that is not executed here gets its interim answer while it is unfinished, and else none', async () => {
+test('a call that another worker executes gets its interim answer only while it is unfinished', async () => {
   const asked: string[][] = []
   const { notices, sent } = open({
     async unfinished(callIds) {
@@ -143,7 +146,7 @@ test('a call that is not executed here gets its interim answer while it is unfin
   assert.deepEqual(sent, ['interim waits'])
 })
 
-test('an interim answer is tried again while the call lasts, and each sender that waits gets one', async () => {
+test('a failed interim answer is retried while the call lasts, and each waiting sender gets one', async () => {
   let refusals = 1
   const { notices, sent } = open({
     answer: ({ to }) => (to === 'replies' && refusals-- > 0 ? { kind: 'never', error: 'No.' } : { kind: 'sent' }),
@@ -178,7 +181,7 @@ test('a tool that opts out, or settings without a background, give no interim an
   const { notices, sent, tasks } = open({ mayBackground: (tool) => tool !== 'test:alone' })
   const attempt = notices.open(claimOf('c-1', 'test:alone')) ?? assert.fail()
   notices.admitted('c-1', 'test:alone', address, false)
-  // One that is admitted later gets its interim answer later.
+  // A call that is admitted later gets its interim answer later.
   notices.admitted('control', 'test:slow', address, false)
   await until(() => sent.includes('interim control'))
   assert.deepEqual(sent, ['start c-1', 'interim control'])
@@ -192,7 +195,7 @@ test('a tool that opts out, or settings without a background, give no interim an
   assert.equal(never.notices.ended('c-1').background, true, 'nothing is known of it')
 })
 
-test('a call that ended before its admission is told of is not watched', async () => {
+test('a call that ended before the notice of its admission is not watched', async () => {
   const asked: string[] = []
   const { notices } = open({
     async unfinished(callIds) {
@@ -207,7 +210,7 @@ test('a call that ended before its admission is told of is not watched', async (
   assert.deepEqual(asked, ['control'])
 })
 
-test('the record of a task stays when its call ends here while the interim answer is on its way', async () => {
+test('the record of a task stays when its call ends while the interim answer is in flight', async () => {
   const published = Promise.withResolvers<void>()
   let asked = 0
   const { notices, sent, tasks } = open({

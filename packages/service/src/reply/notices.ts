@@ -1,79 +1,78 @@
 import { type Report, ToolError } from '@gantry/contract'
 import type { Codec, TaskRecord } from '../brokers/codecs/codec.ts'
-import type { Outgoing, Publisher, Sent } from '../brokers/transports/message.ts'
+import type { Outgoing, Publisher, Sent } from '../brokers/transports/transport.ts'
 import type { Snapshots } from '../config/snapshots.ts'
 import { createBatch } from '../storage/batch.ts'
 import type { Claim, ReplyAddress } from '../storage/calls/call-store.ts'
 
-/** The records of background tasks, where gateways look for them. */
+/** The records of background tasks, as gateways read them. */
 export interface TaskRecords {
-  /** Begins a record, unless the key has one; whether it did. */
+  /** Begins a record, unless the key has one; resolves with whether it did. */
   open(task: TaskRecord): Promise<boolean>
-  /** Completes a record; a key without one stays without. */
+  /** Completes a record; does not create one. */
   close(task: TaskRecord): Promise<void>
   drop(key: string): Promise<void>
 }
 
 export interface NoticesOptions {
-  /** By the name that an address calls it. */
+  /** By the codec name of a reply address. */
   readonly codecs: ReadonlyMap<string, Codec>
   /** By transport. */
   readonly publishers: ReadonlyMap<string, Publisher>
-  /** Absent, no gateway has background tasks. */
+  /** Absent when no gateway has background tasks. */
   readonly tasks?: TaskRecords | undefined
-  /** After how long a call that has not ended gets an interim answer; 0 for never. */
+  /** The time after which a call that has not ended gets an interim answer; 0 for never. */
   readonly backgroundMs: number
-  /** Between two notices of progress of one call, at least. */
+  /** The least time between two progress notices of one call. */
   readonly progressMs: number
   /** Whether calls of a tool may get an interim answer. */
   readonly mayBackground: (tool: string) => boolean
-  /** Those of the calls that have not ended. */
+  /** Filters the calls to those that have not ended. */
   readonly unfinished: (callIds: readonly string[]) => Promise<readonly string[]>
   readonly now: () => Date
 }
 
-/** What the gateway of a call hears of one attempt. */
+/** The notices of one attempt to the gateway of its call. */
 export interface AttemptNotices {
-  /** Never throws and never waits: of progress that comes too fast the newest is sent. */
+  /** Never throws and never waits: progress that arrives too fast is coalesced to the newest. */
   report(report: Report): void
-  /** The attempt is over; no further notice of it leaves. */
+  /** Ends the notices of the attempt. */
   close(): void
 }
 
-/** What is known of a call that has ended. */
+/** The notices of a call that has ended. */
 export interface EndedNotices {
-  /** Resolves when no notice is under way any more, or after a short time. */
+  /** Resolves when no notice is in flight any more, or after a short time. */
   readonly settled: Promise<void>
-  /** Whether its gateway may have got an interim answer, from here or from another process. */
+  /** Whether its gateway may have got an interim answer, from this or another process. */
   readonly background: boolean
 }
 
 /**
- * What gateways hear of a call before it has ended: that it starts, how far it is, and, when it takes long, an interim
+ * The notices that gateways get of a call before its end: its start, its progress and, when it takes long, an interim
  * answer with the id of a background task.
- *
- * Notices are best effort. They travel apart from answers, which never wait for them for longer than `longestWaitMs`, and
- * none leaves once `ended` was called, so that in one process the outcome is the last thing that a gateway hears of a call.
- * An interim answer is tried again while the call lasts. Each process watches the calls that it admits and those that it
- * executes, so that an interim answer survives the end of either; it may then come twice, with the same task id.
+ * | Notices are best effort. They are sent apart from replies, which wait for them at most `longestWaitMs`, and none is
+ * sent once `ended` was called, so that in one process the outcome is the last message that a gateway gets. An interim
+ * answer is retried while the call lasts. Each process watches the calls that it admits and those that it executes, so
+ * that an interim answer survives the loss of either; it may then arrive twice, with the same task id.
  */
 export interface Notices {
-  /** A call was admitted here or, when it is `repeated`, one more sender waits for it. */
+  /** Called when a call was admitted here or, if `repeated`, when one more sender waits for it. */
   admitted(callId: string, tool: string, address: ReplyAddress, repeated: boolean): void
-  /** An attempt begins; undefined when the gateway of the call has no place for notices. */
+  /** Called when an attempt begins; undefined when the gateway of the call accepts no notices. */
   open(claim: Claim): AttemptNotices | undefined
   ended(callId: string): EndedNotices
-  /** Sends a notice behind an answer; resolves when it was sent or given up. */
+  /** Sends a notice after a reply; resolves when it was sent or given up. */
   send(transport: string, message: Outgoing): Promise<void>
   close(): void
 }
 
-/** Calls that are watched at a time; those beyond get no notices. */
+/** The most watched calls; those beyond get no notices. */
 const mostWatched = 50_000
-/** A broker that has not taken a notice by then does not get it. */
+/** A broker that has not accepted a notice by then does not get it. */
 const longestSendMs = 5_000
 const longestWaitMs = 2_000
-/** Until a topic or stream that refused a notice is tried again: a broker must not be kept busy with refusals. */
+/** The pause of a topic or stream that refused a notice, so that refusals do not load the broker. */
 const restMs = 15_000
 const interimRetryMs = 2_000
 const mostRecent = 5_000
@@ -85,15 +84,15 @@ interface Waiting {
 
 interface Watched {
   readonly callId: string
-  /** From when on it is watched, which is its admission or, in another process, its first attempt. */
+  /** The start of watching: its admission or, in another process, its first attempt. */
   readonly since: Date
   /** Senders that have no interim answer yet. */
   readonly waiting: Set<Waiting>
   readonly underWay: Set<Promise<unknown>>
-  /** This process has watched it from its admission on. */
+  /** Whether this process watches the call since its admission. */
   admitted: boolean
   attempts: number
-  /** An attempt began in this process, which then completes the record of its task. */
+  /** Whether an attempt began in this process, which then completes the record of its task. */
   attempted: boolean
   background: boolean
 }
@@ -102,7 +101,7 @@ export function createNotices(options: NoticesOptions): Notices {
   const { codecs, publishers, tasks, backgroundMs, progressMs, now } = options
   const watched = new Map<string, Watched>()
   const resting = new Map<string, number>()
-  /** Calls that ended last. */
+  /** The ids of the calls that ended last. */
   const recent = new Set<string>()
   const lanes = new Map(
     [...publishers].map(([name, publisher]) => [
@@ -115,7 +114,7 @@ export function createNotices(options: NoticesOptions): Notices {
     return callIds.map((callId) => those.has(callId))
   })
 
-  /** Whether it was sent; `never` when trying again would be no use. */
+  /** The result of one send; `never` when a retry cannot succeed. */
   const publish = async (transport: string, message: Outgoing): Promise<Sent['kind']> => {
     const lane = lanes.get(transport)
     if (lane === undefined) return 'never'
@@ -123,7 +122,7 @@ export function createNotices(options: NoticesOptions): Notices {
     const { kind } = await lane.add(message).catch((): Sent => ({ kind: 'again', error: '' }))
     if (kind === 'sent') resting.delete(message.to)
     else resting.set(message.to, performance.now() + restMs)
-    // A sender names the stream of its answers, so that refusals may have any number of names.
+    // A sender names its reply stream, so the number of refusing streams is unbounded.
     if (resting.size > 1_000) resting.clear()
     return kind
   }
@@ -136,7 +135,7 @@ export function createNotices(options: NoticesOptions): Notices {
       })
     one.underWay.add(done)
   }
-  /** A call that nothing is left to be done for is not watched any more. */
+  /** Stops watching a call without pending notices. */
   const forget = (one: Watched): void => {
     if (one.attempts > 0 || one.waiting.size > 0 || one.underWay.size > 0) return
     if (watched.get(one.callId) === one) watched.delete(one.callId)
@@ -159,7 +158,7 @@ export function createNotices(options: NoticesOptions): Notices {
     const waiting = { address, timer: later(() => track(one, interim(one, waiting)), backgroundMs) }
     one.waiting.add(waiting)
   }
-  /** Gives the interim answer, unless the call has ended, here or elsewhere. */
+  /** Sends the interim answer, unless the call has ended, in this or another process. */
   const interim = async (one: Watched, waiting: Waiting): Promise<void> => {
     const { callId } = one
     const { address } = waiting
@@ -177,7 +176,7 @@ export function createNotices(options: NoticesOptions): Notices {
       const kind = await publish(address.transport, answer)
       if (kind === 'again') return again()
       one.waiting.delete(waiting)
-      // Elsewhere it may have ended meanwhile, and its record been looked for before it was there.
+      // The call may have ended meanwhile in another process, which completed no record because there was none yet.
       if (opened === true && !one.attempted && !(await asking.add(callId))) await tasks?.drop(task.key)
     } catch (error) {
       if (ToolError.is(error) && !error.retryable) one.waiting.delete(waiting)
@@ -189,7 +188,7 @@ export function createNotices(options: NoticesOptions): Notices {
 
   return {
     admitted(callId, tool, address, repeated) {
-      // A short call may have ended before its admission is reported.
+      // A short call may end before its admission is reported.
       if (recent.has(callId) || !hasInterim(tool, address)) return
       const one = watch(callId)
       if (one === undefined) return
@@ -255,7 +254,9 @@ export function createNotices(options: NoticesOptions): Notices {
 
 type Progress = Pick<Extract<Report, { kind: 'progress' }>, 'progress' | 'total' | 'message'>
 
-/** Sends progress one by one, not more often than every so often; of what comes meanwhile the newest is kept. */
+/**
+ * Sends progress one at a time, at most once in each interval; of progress that arrives meanwhile the newest is kept.
+ */
 function pacedProgress(everyMs: number, send: (progress: Progress, number: number) => Promise<void>) {
   let newest: Progress | undefined
   let timer: NodeJS.Timeout | undefined
@@ -289,12 +290,12 @@ function pacedProgress(everyMs: number, send: (progress: Progress, number: numbe
   }
 }
 
-/** A timer that keeps no process alive. */
+/** A timer that does not keep the process alive. */
 function later(work: () => void, ms: number): NodeJS.Timeout {
   return setTimeout(work, ms).unref()
 }
 
-/** Whether calls of a tool may get an interim reply; a tool that is not in the catalog does not forbid it. */
+/** Whether calls of a tool may get an interim answer; true for a tool that is not in the catalog. */
 export function backgroundRule(snapshots: Pick<Snapshots, 'current'>): NoticesOptions['mayBackground'] {
   return (tool) => {
     try {

@@ -6,7 +6,7 @@ import { knownOutcomes, testKey } from './callback.fixture.ts'
 import { createCallbackSender } from './callback.ts'
 import { startRelay } from './relay.ts'
 
-/** A relay in a process of its own that dies after it has sent something and before it can say so. */
+/** A relay in a process of its own that is killed after a send and before it marks the item as sent. */
 const [url = '', origin = ''] = process.argv.slice(2)
 const database = await openPostgres({ url })
 const outbox = outboxRecords(database)

@@ -4,13 +4,13 @@ import { ToolError } from '@gantry/contract'
 import { addRows, someCall, someEnd, testOnDatabases } from '../storage/calls.fixture.ts'
 import type { Database } from '../storage/databases/database.ts'
 import { type Outbox, type OutboxItem, outboxRecords } from '../storage/outbox/outbox.ts'
-import { openCallNotifications } from './call-notifications.ts'
 import { pauseAfter, type RelayOptions, type Send, startRelay } from './relay.ts'
+import { openCallNotifications } from './waiters.ts'
 
-/** So that a relay which is not woken is noticed. */
+/** Long enough that a test without a notification fails. */
 const never = 2 ** 30
 
-/** Puts an item of a call that ended into the outbox, and says so as its end would. */
+/** Adds an item of an ended call to the outbox, with the notification of its end. */
 async function put(database: Database, ...callIds: readonly string[]): Promise<void> {
   for (const callId of callIds) {
     await addRows(database, 'calls', [someCall(callId)])
@@ -44,7 +44,7 @@ async function settled(database: Database): Promise<void> {
   }
 }
 
-/** Makes what waits for its time due now. */
+/** Makes delayed items due now. */
 async function hurry(database: Database): Promise<void> {
   await database.query('update outbox set next_at = now() where sent_at is null')
   await database.query(`select pg_notify('gantry_outbox', '')`)
@@ -54,7 +54,7 @@ const sent = { kind: 'sent' } as const
 const again = { kind: 'again', error: 'down' } as const
 
 testOnDatabases({
-  'what is in the outbox is sent, also what comes while the relay waits': async ({ database }, t) => {
+  'the relay sends the items of the outbox, and those that arrive while it waits': async ({ database }, t) => {
     const seen: string[] = []
     await put(database, 'before')
     const first = Promise.withResolvers<void>()
@@ -71,42 +71,42 @@ testOnDatabases({
     assert.deepEqual(seen, ['before', 'after'])
   },
 
-  'a relay that hears nothing looks by itself': async ({ database }, t) => {
+  'the relay polls the outbox when no notification arrives': async ({ database }, t) => {
     await relay(t, database, { send: async () => sent, pollMs: 20, notifications: { onOutbox: () => () => {} } })
     await put(database, 'c1')
     await settled(database)
   },
 
-  'what fails is tried again, later each time, and given up at last': async ({ database }, t) => {
+  'the relay retries a failed send with growing delays, then writes a dead letter': async ({ database }, t) => {
     let tries = 0
-    const tried = [1, 2, 3].map(() => Promise.withResolvers<void>())
+    const delays: number[] = []
+    const outbox = outboxRecords(database)
     await put(database, 'c1')
     await relay(t, database, {
       tries: 3,
       random: () => 0,
+      outbox: {
+        ...outbox,
+        async later(item, delayMs, error) {
+          delays.push(delayMs)
+          await outbox.later(item, delayMs, error)
+          await hurry(database)
+        },
+      },
       send: async (item) => {
         tries += 1
         assert.equal(item.tries, tries)
-        tried[tries - 1]?.resolve()
         return again
       },
     })
-    for (const { promise } of tried.slice(0, 2)) {
-      await promise
-      const pauses =
-        'select extract(epoch from next_at - now())::float8 as pause from outbox where last_error is not null'
-      let found = await database.query<{ pause: number }>(`${pauses} and lease_until is null`)
-      while (found.length === 0) found = await database.query(`${pauses} and lease_until is null`)
-      assert.ok(found[0] !== undefined && found[0].pause > 0, JSON.stringify(found))
-      await hurry(database)
-    }
     await settled(database)
     assert.equal(tries, 3)
-    const letters = await database.query('select call_id, source, reason, deliveries from dead_letters')
-    assert.deepEqual(letters, [{ call_id: 'c1', source: 'callback', reason: 'down', deliveries: 3 }])
+    assert.deepEqual(delays, [pauseAfter(1, () => 0), pauseAfter(2, () => 0)])
+    const deadLetters = await database.query('select call_id, source, reason, deliveries from dead_letters')
+    assert.deepEqual(deadLetters, [{ call_id: 'c1', source: 'callback', reason: 'down', deliveries: 3 }])
   },
 
-  'what would be no use to try again is given up at once': async ({ database }, t) => {
+  'the relay writes a dead letter at once when a send can never succeed': async ({ database }, t) => {
     await put(database, 'c1')
     await relay(t, database, { send: async () => ({ kind: 'never', error: 'wants no more' }) })
     await settled(database)
@@ -115,7 +115,7 @@ testOnDatabases({
     ])
   },
 
-  'a receiver says when to come back, within a day': async ({ database }, t) => {
+  'the relay respects the retry time of a receiver, up to a day': async ({ database }, t) => {
     await put(database, 'soon', 'far')
     await relay(t, database, {
       send: async ({ callId }) => ({ ...again, afterMs: callId === 'soon' ? 7_200_000 : 1e12 }),
@@ -130,7 +130,7 @@ testOnDatabases({
     ])
   },
 
-  'no more are sent at a time than there is room for, and to one target only a part of it': async ({ database }, t) => {
+  'the relay sends at most its concurrency at a time, and to one target only a part of it': async ({ database }, t) => {
     await put(database, ...Array.from({ length: 60 }, (_, index) => `c${index}`))
     await database.query(`update outbox set target = call_id where id % 2 = 0`)
     const now: string[] = []
@@ -150,7 +150,7 @@ testOnDatabases({
     assert.ok(most.all <= 12 && most.one <= 5, JSON.stringify(most))
   },
 
-  'a tenant with many slow targets leaves room for the callbacks of others': async ({ database }, t) => {
+  'a tenant with many slow targets leaves slots for the callbacks of others': async ({ database }, t) => {
     await put(database, ...Array.from({ length: 30 }, (_, index) => `c${index}`))
     await database.query(`update outbox set target = call_id`)
     const stuck = Promise.withResolvers<typeof sent>()
@@ -178,7 +178,7 @@ testOnDatabases({
     await settled(database)
   },
 
-  'two relays side by side send each item, and none twice': async ({ database }, t) => {
+  'two concurrent relays send each item, and none twice': async ({ database }, t) => {
     const seen: string[] = []
     const send: Send = async ({ callId }) => {
       seen.push(callId)
@@ -193,7 +193,7 @@ testOnDatabases({
     assert.deepEqual(seen.toSorted(), ids.toSorted())
   },
 
-  'a relay that is stopped ends what it began, and takes nothing more': async ({ database }, t) => {
+  'a stopped relay finishes the sends in flight, and claims nothing more': async ({ database }, t) => {
     const begun = Promise.withResolvers<void>()
     const go = Promise.withResolvers<void>()
     await put(database, 'c1', 'c2')
@@ -216,7 +216,7 @@ testOnDatabases({
     ])
   },
 
-  'what is cut short is handed back at once, as if it had not been tried': async ({ database }, t) => {
+  'an aborted send is released at once and does not count as an attempt': async ({ database }, t) => {
     const begun = Promise.withResolvers<void>()
     await put(database, 'c1')
     const started = await relay(t, database, {
@@ -231,16 +231,19 @@ testOnDatabases({
     assert.deepEqual(rows, [{ tries: 0, lease_until: null, last_error: null }])
   },
 
-  'an item whose relays never come back is given up in the end': async ({ database }, t) => {
+  'the relay writes a dead letter for an item whose attempts were all lost with their relays': async (
+    { database },
+    t,
+  ) => {
     await put(database, 'c1')
     await database.query(`update outbox set tries = 12, lease_until = now() - interval '1 second'`)
     await relay(t, database, { send: async () => assert.fail('It must not be sent.') })
     await settled(database)
-    const [letter] = await database.query('select reason, deliveries from dead_letters')
-    assert.deepEqual(letter, { reason: 'Whoever was to send it did not come back.', deliveries: 13 })
+    const [deadLetter] = await database.query('select reason, deliveries from dead_letters')
+    assert.deepEqual(deadLetter, { reason: 'The relays that tried to send it were lost.', deliveries: 13 })
   },
 
-  'a sender that breaks harms nothing but its item': async ({ database }, t) => {
+  'a sender that throws affects only its item': async ({ database }, t) => {
     const failures: unknown[] = []
     await put(database, 'bad', 'good')
     await relay(t, database, {
@@ -249,7 +252,7 @@ testOnDatabases({
       send: async ({ callId }) => (callId === 'bad' ? Promise.reject(new Error('broken')) : sent),
       failed(error) {
         failures.push(error)
-        // As if its lease had run out.
+        // Stands for an expired lease.
         void database.query(`update outbox set lease_until = null where call_id = 'bad'`)
       },
     })
@@ -259,11 +262,11 @@ testOnDatabases({
   },
 })
 
-/** An outbox that is away so many times. */
-function away(times: number, calls: string[], items: OutboxItem[]): Outbox {
+/** An outbox that is unavailable the given number of times. */
+function unavailable(times: number, calls: string[], items: OutboxItem[]): Outbox {
   const step = async (name: string): Promise<void> => {
     calls.push(name)
-    if (times-- > 0) throw new ToolError('STORE_UNAVAILABLE', 'away')
+    if (times-- > 0) throw new ToolError('STORE_UNAVAILABLE', 'unavailable')
   }
   return {
     async claim() {
@@ -280,25 +283,25 @@ function away(times: number, calls: string[], items: OutboxItem[]): Outbox {
 
 const someItem: OutboxItem = { id: 1, callId: 'c1', tenant: 'acme', kind: 'callback', target: 'x', tries: 1 }
 
-test('an item whose way is closed to all is put off, however often it was tried', async () => {
+test('an item whose broker is unavailable is postponed, however often it was tried', async () => {
   const calls: string[] = []
   const started = startRelay({
-    outbox: away(0, calls, [{ ...someItem, tries: 12 }]),
+    outbox: unavailable(0, calls, [{ ...someItem, tries: 12 }]),
     notifications: { onOutbox: () => () => {} },
     pollMs: 1,
-    send: async () => ({ kind: 'again', error: 'The broker is away.', away: true }),
+    send: async () => ({ kind: 'again', error: 'The broker is unavailable.', unavailable: true }),
   })
   while (!calls.includes('postpone')) await new Promise((resolve) => setTimeout(resolve, 1))
   await started.stop()
   assert.equal(calls.includes('fail') || calls.includes('later'), false)
 })
 
-test('a relay whose database is away tries again', async () => {
+test('the relay retries when its database is unavailable', async () => {
   const calls: string[] = []
   const failures: unknown[] = []
   const done = Promise.withResolvers<void>()
   const started = startRelay({
-    outbox: away(2, calls, [someItem]),
+    outbox: unavailable(2, calls, [someItem]),
     notifications: { onOutbox: () => () => {} },
     pollMs: 1,
     failed: (error) => failures.push(error),
@@ -313,18 +316,18 @@ test('a relay whose database is away tries again', async () => {
   assert.equal(failures.length, 2)
 })
 
-test('what was sent is marked again when the database was away, rather than sent again', async () => {
+test('the relay marks a sent item again after an outage of the database, rather than sending it again', async () => {
   const calls: string[] = []
   let sends = 0
   const items = [someItem]
-  const outbox = away(0, calls, items)
+  const outbox = unavailable(0, calls, items)
   let refusals = 2
   const marked = Promise.withResolvers<void>()
   const started = startRelay({
     outbox: {
       ...outbox,
       async sent() {
-        if (refusals-- > 0) throw new ToolError('STORE_UNAVAILABLE', 'away')
+        if (refusals-- > 0) throw new ToolError('STORE_UNAVAILABLE', 'unavailable')
         marked.resolve()
       },
     },
@@ -341,7 +344,7 @@ test('what was sent is marked again when the database was away, rather than sent
   assert.equal(sends, 1)
 })
 
-test('pauses grow from a second to an hour, and half of each is by chance', () => {
+test('delays grow from a second to an hour, and half of each is random', () => {
   const pauses = Array.from({ length: 12 }, (_, index) => pauseAfter(index + 1, () => 1) / 1_000)
   assert.deepEqual(pauses, [1, 3, 9, 27, 81, 243, 729, 2_187, 3_600, 3_600, 3_600, 3_600])
   assert.equal(

@@ -1,56 +1,88 @@
 import { ToolError } from '@gantry/contract'
 import { retry } from '@gantry/core'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
+import type { ServiceSettings } from '../config/service-settings.ts'
+import type { Snapshots } from '../config/snapshots.ts'
+import type { Bus } from '../observe/bus.ts'
 import { createBatch } from '../storage/batch.ts'
-import type { Outbox, OutboxItem } from '../storage/outbox/outbox.ts'
+import type { CallViews } from '../storage/call-views.ts'
+import type { Database } from '../storage/databases/database.ts'
+import { type Outbox, type OutboxItem, outboxRecords } from '../storage/outbox/outbox.ts'
 import { createWakeSignal } from '../storage/wake-signal.ts'
-import type { CallNotifications } from './call-notifications.ts'
+import type { BrokerReplies } from './broker-replies.ts'
+import { createCallbackSender } from './callback.ts'
+import type { CallNotifications } from './waiters.ts'
 
-/** What came of one try to send an item. `error` is a sentence for people. */
+/** The result of one attempt to send an item. `error` is a sentence for people. */
 export type Sending =
   | { readonly kind: 'sent' }
-  /** To be tried again, not before `afterMs` when its receiver said so; soon and uncounted when the way is closed to all. */
-  | { readonly kind: 'again'; readonly error: string; readonly afterMs?: number; readonly away?: boolean }
-  /** Trying again would be no use. */
+  /**
+   * To be retried, not before `afterMs` if the receiver requested that. With `unavailable` the receiver is unreachable for all
+   * items: the retry is soon and the attempt does not count.
+   */
+  | { readonly kind: 'again'; readonly error: string; readonly afterMs?: number; readonly unavailable?: boolean }
+  /** A retry cannot succeed. */
   | { readonly kind: 'never'; readonly error: string }
 
-/** Sends one item, within the time of its lease; rejects only when the signal aborts. */
+/** Sends one item, within its lease; rejects only when the signal aborts. */
 export type Send = (item: OutboxItem, signal: AbortSignal) => Promise<Sending>
 
 export interface RelayOptions {
   readonly outbox: Outbox
   readonly send: Send
   readonly notifications: Pick<CallNotifications, 'onOutbox'>
-  /** Tries of one item; 12. */
+  /** The most attempts of one item; 12. */
   readonly tries?: number
   /**
-   * Items that are sent at a time; 64. One target gets about a quarter of them, so that a slow one holds up no other, and
-   * one tenant, however many targets it has, three quarters at most.
+   * The most items in flight; 64. One target gets about a quarter of them, so that a slow one delays no other, and one
+   * tenant, however many targets it has, at most three quarters.
    */
   readonly concurrency?: number
-  /** Longer than any try takes; 60 s. */
+  /** Longer than any attempt; 60 s. */
   readonly leaseMs?: number
-  /** How long a relay that hears nothing waits before it looks; 1 s. */
+  /** The interval of polling without a notification; 1 s. */
   readonly pollMs?: number
   readonly random?: () => number
-  /** Told when the outbox cannot be reached, and the relay tries again. */
+  /** Called when the outbox is unavailable; the relay retries. */
   readonly failed?: (error: unknown) => void
 }
 
-/** Sends what is in the outbox, at least once each, until it is stopped. Any number of relays work side by side. */
+/**
+ * Sends what is in the outbox, at least once each, until it is stopped. Any number of relays work side by side.
+ *
+ * ## States of an item
+ * - `due`: any relay may claim it.
+ * - `claimed`: one relay has its lease and sends it.
+ * - `delayed`: it is not due yet.
+ * - `sent`: it has left the outbox.
+ * - `dead`: it has failed for good and is a dead letter.
+ *
+ * ## Transitions
+ * - `due` → `claimed`: a relay has capacity for the item's target and tenant. This counts as a try.
+ * - `claimed` → `sent`: the receiver took it.
+ * - `claimed` → `delayed`: sending failed; the pause grows with the tries, or the pause that the receiver requested, if longer.
+ * - `claimed` → `delayed`: the receiver is unreachable for all items; the pause is short and the try does not count.
+ * - `claimed` → `dead`: a further try is of no use, or there were as many tries as allowed.
+ * - `claimed` → `due`: the relay was stopped while it sent, and the try does not count, or its lease expired.
+ * - `delayed` → `due`: the pause has passed.
+ */
 export interface Relay {
-  /** Takes nothing more and resolves when what is under way has ended; what `now` cuts short is handed back. */
+  /**
+   * Claims nothing more and resolves when the sends in flight have ended; `now` aborts them, and their items are
+   * released.
+   */
   stop(now?: AbortSignal): Promise<void>
 }
 
 const firstPauseMs = 1_000
 const longestPauseMs = 3_600_000
-/** Until it is looked whether a way that was closed is open again. */
-const awayMs = 4_000
-/** Between two looks while the outbox cannot be reached. */
+/** The pause before an unreachable receiver is tried again. */
+const unavailableMs = 4_000
+/** The longest interval of polling while the outbox is unavailable. */
 const longestPollMs = 30_000
-/** A receiver cannot put off a message for longer. */
+/** The longest delay that a receiver can request. */
 const longestWishMs = 86_400_000
-/** So that a short absence of the database does not send again what was sent. */
+/** Retries of the mark, so that a short outage of the database does not send an item twice. */
 const marking = { attempts: 6, delayMs: 400, maxDelayMs: 5_000 }
 
 export function startRelay(options: RelayOptions): Relay {
@@ -74,11 +106,11 @@ export function startRelay(options: RelayOptions): Relay {
       })
     underWay.set(ended, item)
   }
-  /** Answers whether there may be more to do at once. */
+  /** Claims and sends; resolves with whether there may be more to do at once. */
   const look = async (): Promise<boolean> => {
-    const room = Math.min(share, concurrency - underWay.size)
-    if (room === 0) return false
-    // With what is claimed now, a tenant that has half of them has three quarters.
+    const freeSlots = Math.min(share, concurrency - underWay.size)
+    if (freeSlots === 0) return false
+    // Counting this claim, a tenant with half of the capacity reaches three quarters.
     const except = {
       targets: busy(
         [...underWay.values()].map(({ target }) => target),
@@ -89,12 +121,12 @@ export function startRelay(options: RelayOptions): Relay {
         Math.max(1, Math.floor(concurrency / 2)),
       ),
     }
-    const items = await outbox.claim(room, leaseMs, except)
+    const items = await outbox.claim(freeSlots, leaseMs, except)
     for (const item of items) begin(item)
-    return items.length === room
+    return items.length === freeSlots
   }
   const run = async (): Promise<void> => {
-    const unhear = notifications.onOutbox(wakeSignal.ring)
+    const unsubscribe = notifications.onOutbox(wakeSignal.ring)
     let pauseMs = pollMs
     while (!stopping.signal.aborted) {
       try {
@@ -107,18 +139,16 @@ export function startRelay(options: RelayOptions): Relay {
       }
       await wakeSignal.wait(pauseMs * (0.5 + random() / 2), stopping.signal)
     }
-    unhear()
+    unsubscribe()
     await Promise.all(underWay.keys())
   }
   const running = run()
   return {
     async stop(now) {
-      const end = (): void => cut.abort()
-      now?.addEventListener('abort', end)
-      if (now?.aborted === true) end()
+      const unlisten = now === undefined ? undefined : onAbort(now, () => cut.abort())
       stopping.abort()
       await running
-      now?.removeEventListener('abort', end)
+      unlisten?.()
     },
   }
 }
@@ -127,34 +157,34 @@ interface Delivering extends RelayOptions {
   readonly sent: (item: OutboxItem) => Promise<void>
 }
 
-/** Names that have their share of what is under way. */
+/** The names that have reached their share of the items in flight. */
 function busy(names: readonly string[], share: number): readonly string[] {
   const counts = new Map<string, number>()
   for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1)
   return [...counts].filter(([, count]) => count >= share).map(([name]) => name)
 }
 
-/** One item: sent, and what came of it on record. */
+/** Sends one item and records the result. */
 async function deliver(item: OutboxItem, options: Delivering, signal: AbortSignal): Promise<void> {
   const { outbox, sent, tries = 12, random = Math.random } = options
   const sending = await attempt(item, options, signal)
   const mark = (): Promise<void> => {
     if (sending === undefined) return outbox.release(item)
     if (sending.kind === 'sent') return sent(item)
-    if (sending.kind === 'again' && sending.away === true) {
-      return outbox.postpone(item, awayMs * (0.25 + random() * 0.75), sending.error)
+    if (sending.kind === 'again' && sending.unavailable === true) {
+      return outbox.postpone(item, unavailableMs * (0.25 + random() * 0.75), sending.error)
     }
     if (sending.kind === 'never' || item.tries >= tries) return outbox.fail(item, sending.error)
     const delayMs = Math.max(pauseAfter(item.tries, random), Math.min(sending.afterMs ?? 0, longestWishMs))
     return outbox.later(item, delayMs, sending.error)
   }
-  await retry(mark, { rule: marking, mayRepeat: isAway, signal })
+  await retry(mark, { rule: marking, mayRepeat: isUnavailable, signal })
 }
 
-/** Undefined when it was cut short. */
+/** Undefined when the send was aborted. */
 async function attempt(item: OutboxItem, { send, tries = 12 }: RelayOptions, signal: AbortSignal) {
-  // Relays that die while they send count as tries too; what kills them is not sent for ever.
-  if (item.tries > tries) return { kind: 'never', error: 'Whoever was to send it did not come back.' } as const
+  // A lost relay counts as an attempt too, so that an item that crashes relays is not sent for ever.
+  if (item.tries > tries) return { kind: 'never', error: 'The relays that tried to send it were lost.' } as const
   try {
     return await send(item, signal)
   } catch (error) {
@@ -163,12 +193,60 @@ async function attempt(item: OutboxItem, { send, tries = 12 }: RelayOptions, sig
   }
 }
 
-/** A second, then three times as long each time up to an hour; a part of it by chance, so that receivers are not swamped. */
+/**
+ * A second, then three times as long each time up to an hour; half of it is random, so that receivers are not flooded.
+ */
 export function pauseAfter(tries: number, random: () => number): number {
   const longest = Math.min(longestPauseMs, firstPauseMs * 3 ** Math.min(tries - 1, 20))
   return Math.round(longest * (0.5 + random() / 2))
 }
 
-function isAway(error: unknown): boolean {
+function isUnavailable(error: unknown): boolean {
   return ToolError.is(error) && error.code === 'STORE_UNAVAILABLE'
+}
+
+interface SendOutboxParts {
+  readonly database: Database
+  readonly views: CallViews
+  readonly answers: BrokerReplies
+  readonly notifications: CallNotifications
+  readonly bus: Bus
+  readonly settings: Pick<ServiceSettings, 'callbackTries' | 'callbackOrigins'>
+  /** Callbacks use the egress guard of the current configuration. */
+  readonly snapshots: Pick<Snapshots, 'current'>
+  /** The database time after which a claim that is sent now takes nothing; absent where a claim is never late. */
+  readonly notAfter: (() => number) | undefined
+  readonly callbackKey: (tenant: string) => Promise<Uint8Array | undefined>
+}
+
+/** Sends the items of the outbox: callbacks over HTTP, all others over brokers. */
+export function startSending(parts: SendOutboxParts): Relay {
+  const { database, views, answers, notifications, bus, settings, snapshots } = parts
+  const tries = settings.callbackTries
+  const callBack = createCallbackSender({
+    egress: { request: (request) => snapshots.current.executor.egress.request(request) },
+    origins: () => settings.callbackOrigins,
+    keyOf: parts.callbackKey,
+    views,
+  })
+  const send: Send = (item, signal) => (item.kind === 'callback' ? callBack : answers.send)(item, signal)
+  return startRelay({
+    outbox: outboxRecords(database, parts.notAfter),
+    send: reporting(send, tries, bus),
+    notifications: notifications,
+    tries,
+    failed: (error) => bus.emit('relay:failed', { reason: error instanceof Error ? error.message : String(error) }),
+  })
+}
+
+/** Reports every attempt to send an item. */
+function reporting(send: Send, tries: number, bus: Bus): Send {
+  return async (item, signal) => {
+    const sending = await send(item, signal)
+    const last = sending.kind === 'never' || (sending.kind === 'again' && item.tries >= tries)
+    const outcome = sending.kind === 'sent' ? 'sent' : last ? 'dead' : 'again'
+    const error = sending.kind === 'sent' ? undefined : sending.error
+    bus.emit('callback:tried', { callId: item.callId, kind: item.kind, outcome, error })
+    return sending
+  }
 }

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { stub } from '../stub.fixture.ts'
 import { createWaiters, type Outcome } from './waiters.ts'
 
-const outcome = { status: 'ok' } as unknown as Outcome
+const outcome = stub<Outcome>({ status: 'ok' })
 const never = new AbortController().signal
 const of = (tenant: string) => ({ tenant, principal: 'ada' })
 
-test('everyone who waits for a call hears of its outcome', async () => {
+test('every waiter of a call receives its outcome', async () => {
   const waiters = createWaiters(async () => new Map())
   const all = Promise.all([waiters.wait('a', 10_000, never), waiters.wait('a', 10_000, never)])
   waiters.tell('a', outcome)
@@ -14,7 +15,7 @@ test('everyone who waits for a call hears of its outcome', async () => {
   assert.equal(waiters.size, 0)
 })
 
-test('a wait ends when its time is over or its signal aborts, and leaves nothing behind', async () => {
+test('a wait ends when it times out or its signal aborts, and leaves nothing behind', async () => {
   const waiters = createWaiters(async () => new Map())
   const stop = new AbortController()
   const [late, aborted] = [waiters.wait('a', 1, never), waiters.wait('b', 10_000, stop.signal)]
@@ -24,7 +25,7 @@ test('a wait ends when its time is over or its signal aborts, and leaves nothing
   assert.equal(waiters.size, 0)
 })
 
-test('of the calls that ended elsewhere only those that are waited for are read', async () => {
+test('of the calls that ended elsewhere only those with waiters are read', async () => {
   const read: string[][] = []
   const waiters = createWaiters(async (callIds) => {
     read.push([...callIds])
@@ -37,21 +38,21 @@ test('of the calls that ended elsewhere only those that are waited for are read'
   assert.deepEqual(read, [['b']])
 })
 
-test('a look finds what was not heard of, and a failed read is repaired by the next', async () => {
+test('a poll finds an outcome without a notification, and the next one repairs a failed read', async () => {
   let up = false
   const waiters = createWaiters(async (callIds) => {
-    if (!up) throw new Error('away')
+    if (!up) throw new Error('unavailable')
     return new Map(callIds.map((callId) => [callId, outcome]))
   })
   const waiting = waiters.wait('a', 10_000, never)
   waiters.ended(['a'])
-  await assert.rejects(waiters.look(), /away/)
+  await assert.rejects(waiters.look(), /unavailable/)
   up = true
   await waiters.look()
   assert.equal(await waiting, outcome)
 })
 
-test('an outcome that comes before its waiter is kept for him, once, if he was expected', () => {
+test('an outcome that precedes its waiter is kept for it, once, if the waiter was announced', () => {
   const waiters = createWaiters(async () => new Map())
   waiters.expect('a', of('acme'))
   waiters.tell('a', outcome)
@@ -59,22 +60,26 @@ test('an outcome that comes before its waiter is kept for him, once, if he was e
   waiters.ended(['a'])
   assert.equal(waiters.expected('a', of('other')), undefined, 'not for another tenant')
   assert.equal(waiters.expected('a', { ...of('acme'), principal: 'bob' }), undefined, 'not for another principal')
-  assert.equal(waiters.expected('a', { ...of('acme'), tools: ['x:*'] }), undefined, 'not for one who is bound')
+  assert.equal(
+    waiters.expected('a', { ...of('acme'), tools: ['x:*'] }),
+    undefined,
+    'not for a caller restricted to other tools',
+  )
   assert.equal(waiters.expected('a', of('acme'))?.outcome, outcome)
   assert.equal(waiters.expected('a', of('acme')), undefined)
   assert.equal(waiters.expected('b', of('acme')), undefined)
 })
 
-test('one who was expected and comes too late to hear of the end is told to look for himself', () => {
+test('an announced waiter that misses the outcome reads it from the store', () => {
   const waiters = createWaiters(async () => new Map())
   waiters.expect('a', of('acme'))
   waiters.expect('b', of('acme'))
   waiters.ended(['a'])
   assert.equal(waiters.expected('a', of('acme')), undefined)
-  assert.ok(waiters.expected('b', of('acme')), 'this one will hear')
+  assert.ok(waiters.expected('b', of('acme')), 'this one will be notified')
 })
 
-test('what is kept for those who never come is bounded', () => {
+test('the number of outcomes kept for waiters that never arrive is bounded', () => {
   const waiters = createWaiters(async () => new Map())
   for (let n = 0; n < 3_000; n++) {
     waiters.expect(`c${n}`, of('acme'))

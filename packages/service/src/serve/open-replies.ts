@@ -1,14 +1,13 @@
-import { redisTaskRecords } from '../brokers/transports/redis/task-records.ts'
+import { redisTaskRecords } from '../brokers/transports/redis/publisher.ts'
 import type { Snapshots } from '../config/snapshots.ts'
 import { type BrokerReplies, createBrokerReplies, replyFilesOf } from '../reply/broker-replies.ts'
-import { type CallNotifications, openCallNotifications } from '../reply/call-notifications.ts'
 import { backgroundRule, createNotices, type Notices } from '../reply/notices.ts'
-import { createWaiters, type Waiters } from '../reply/waiters.ts'
+import { type CallNotifications, createWaiters, openCallNotifications, type Waiters } from '../reply/waiters.ts'
 import { outcomeReader } from '../storage/call-views.ts'
 import type { Storage } from './open-storage.ts'
 import type { ServiceParts } from './start.ts'
 
-/** How callers learn of outcomes: waiters in this process, streams, and replies over brokers. */
+/** The parts that deliver outcomes: waiters in this process, event streams, and replies over brokers. */
 export interface Replies {
   readonly waiters: Waiters
   readonly notifications: CallNotifications

@@ -7,19 +7,20 @@ import { type Artifacts, artifactRecords } from '../storage/artifacts/artifact-r
 import { type ArtifactFiles, reportingFiles } from '../storage/artifacts/fallback.ts'
 import { type AuditLog, createAuditLog } from '../storage/audit/audit-log.ts'
 import { type CallViews, callViews } from '../storage/call-views.ts'
-import { createCallIds } from '../storage/calls/call-id.ts'
+import { createCallIds } from '../storage/calls/call-facts.ts'
 import type { CallStore } from '../storage/calls/call-store.ts'
+import { createDatabaseClock, type DatabaseClock } from '../storage/calls/lease-time.ts'
 import { sqlCallStore } from '../storage/calls/sql.ts'
 import { redactionKey } from '../storage/connect-storage.ts'
 import type { Database } from '../storage/databases/database.ts'
 import { type DeadLetters, deadLetterRecords } from '../storage/dead-letters/dead-letters.ts'
 import { type EventRecords, eventRecords } from '../storage/events.ts'
 import { type JournalRecords, journalRecords } from '../storage/journal.ts'
-import { type OutboxPosts, outboxPosts } from '../storage/outbox/outbox-posts.ts'
-import { createDatabaseClock, type DatabaseClock, type WorkerRecords, workerRecords } from '../storage/workers.ts'
+import { type OutboxPosts, outboxPosts } from '../storage/outbox/outbox.ts'
+import { type WorkerRecords, workerRecords } from '../storage/workers.ts'
 import type { ServiceParts } from './start.ts'
 
-/** Every subject that the service stores, over one database and one artifact store. */
+/** Every store of the service, over one database and one artifact store. */
 export interface Storage {
   readonly database: Database
   readonly files: ArtifactFiles
@@ -33,9 +34,9 @@ export interface Storage {
   readonly approvals: ApprovalRecords
   readonly deadLetters: DeadLetters
   readonly audit: AuditLog
-  /** The time of the database on this process. */
+  /** The database time as known in this process. */
   readonly clock: DatabaseClock
-  /** Keys the digests that stand for redacted arguments. */
+  /** Keys the digests that replace redacted arguments. */
   readonly redactionKey: string
   readonly newId: () => string
 }
@@ -57,7 +58,7 @@ export async function openStorage(parts: ServiceParts, snapshots: Snapshots): Pr
     files,
     store: sqlCallStore(database, [...brokers.publishers.keys()]),
     artifacts,
-    views: callViews(database, artifacts),
+    views: callViews(database, artifacts, createRedactionMark(key)),
     events: eventRecords(database),
     journal: journalRecords(database),
     posts: outboxPosts(database),

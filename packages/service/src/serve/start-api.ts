@@ -1,26 +1,25 @@
+import { sessionHolders } from '../admission/admit.ts'
 import { createIntake, type Intake, tracedIntake } from '../admission/intake.ts'
 import type { AdmissionLimits } from '../admission/limits.ts'
-import { sessionHolders } from '../admission/session-placement.ts'
 import { createUnansweredClaims, type UnansweredClaims } from '../admission/unanswered-claims.ts'
 import type { Snapshots } from '../config/snapshots.ts'
 import { createKeyControl } from '../http/authentication/key-control.ts'
 import type { Service } from '../http/service.ts'
 import { createCancel, createServiceApi } from '../http/service-api.ts'
 import { createDependencyHealth, type DependencyHealth } from '../observe/dependency-health.ts'
-import type { Metrics } from '../observe/metrics.ts'
+import { createMetrics, type Metrics, readFigures, readStored } from '../observe/metrics.ts'
 import { createLifecycle, createReadiness, type Lifecycle, type Readiness } from '../observe/readiness.ts'
 import { probeFiles } from '../storage/artifacts/fallback.ts'
 import { keyRecords } from '../storage/keys/api-keys.ts'
 import { createHeartbeat } from '../storage/workers.ts'
 import { createReplaying } from '../worker/replay/replay.ts'
 import type { Configuration } from './load-configuration.ts'
-import { openMetrics } from './open-metrics.ts'
 import type { Replies } from './open-replies.ts'
 import type { Storage } from './open-storage.ts'
 import type { ServiceParts } from './start.ts'
 import type { WorkerParts } from './start-worker.ts'
 
-/** What watches the process; created before it takes calls, because it counts from the first one on. */
+/** The observers of the process; created before it admits calls, because they count from the first one on. */
 export interface Observers {
   readonly lifecycle: Lifecycle
   readonly heartbeat: () => Promise<void>
@@ -58,16 +57,31 @@ export function createObservers(
       ...Object.fromEntries(brokers.sources.map(({ kind }) => [kind, null])),
     },
   })
+  const metrics = createMetrics(bus, {
+    depth: depth.look,
+    running: () => worker?.running ?? 0,
+    spooled: () => recorder.spooled,
+    isUp: health.isUp,
+    unrecorded: () => worker?.unrecorded.length ?? 0,
+    connections: () => ({ ...database.load() }),
+    sandboxes: () => ({ ...snapshots.current.executor.runtimes.load() }),
+    stored: async () => ({ ...(await readStored(database)) }),
+    waiting: async () => ({ ...(await readFigures(database)) }),
+    tenants: Object.keys(settings.tenants).filter((tenant) => tenant !== '*'),
+    lag: Object.fromEntries(
+      brokers.sources.map(({ kind, transport }) => [kind, async () => (await transport.lag?.()) ?? Number.NaN]),
+    ),
+  })
   return {
     lifecycle,
     heartbeat,
     health,
     ready: createReadiness({ bus, lifecycle, health, recorder, worker }),
-    metrics: openMetrics({ bus, database, snapshots, recorder, depth, brokers, settings, health, worker }),
+    metrics,
   }
 }
 
-/** What HTTP, MCP and brokers call. */
+/** The functions that HTTP, MCP and brokers call. */
 export interface Api {
   readonly intake: Intake
   readonly service: Service

@@ -1,5 +1,5 @@
 import { brokerCalls, followNames } from '../brokers/broker-calls.ts'
-import { consumeBrokers } from '../brokers/consume-brokers.ts'
+import { consumeBrokers } from '../brokers/consumer.ts'
 import { createGatewayView, type GatewayView } from '../brokers/gateways/gateway-names.ts'
 import { type RedisGateway, startRedisGateway } from '../brokers/gateways/redis-gateway.ts'
 import { createMessageRefusals, refusalSources } from '../brokers/inbound.ts'
@@ -20,12 +20,15 @@ interface BrokersContext {
   readonly api: Api
 }
 
-/** Consumers of brokers that run. */
+/** The running consumers of brokers. */
 export interface RunningBrokers {
   stop(): Promise<void>
 }
 
-/** Consumes calls from brokers, and publishes the catalog to gateways; nothing in a process without worker or brokers. */
+/**
+ * Consumes calls from brokers, and publishes the catalog to gateways; does nothing in a process without worker or
+ * brokers.
+ */
 export function startBrokers(
   parts: ServiceParts,
   { storage, snapshots, configuration, replies, work, api }: BrokersContext,
@@ -58,7 +61,7 @@ export function startBrokers(
   }
 }
 
-/** The gateways on Redis, where calls come from it. */
+/** The gateways on Redis, when calls are consumed from it. */
 function startGateway(
   parts: ServiceParts,
   snapshots: Snapshots,

@@ -1,9 +1,9 @@
+import { sessionLabel, sessionTag } from '../admission/admit.ts'
 import type { AdmissionLimits } from '../admission/limits.ts'
-import { sessionLabel, sessionTag } from '../admission/session-placement.ts'
 import type { Snapshots } from '../config/snapshots.ts'
-import { messageEncoder, replyHere } from '../reply/broker-replies.ts'
-import { followOutcomes } from '../reply/waiters.ts'
-import { type ClaimTerms, claimTerms } from '../worker/claim-terms.ts'
+import { messageEncoder } from '../reply/broker-replies.ts'
+import { followOutcomes, replyHere } from '../reply/waiters.ts'
+import { type ClaimTerms, claimTerms } from '../storage/calls/lease-time.ts'
 import { createCallEffects, keepFiles } from '../worker/execute/effects.ts'
 import { createEventWriter, type EventWriter } from '../worker/execute/event-writer.ts'
 import { createResultCache } from '../worker/execute/result-cache.ts'
@@ -11,8 +11,7 @@ import { createQueueWorker, followQueue } from '../worker/queue-worker.ts'
 import { openOutcomeSpool } from '../worker/record/open-spool.ts'
 import { createRecorder, type Recorder } from '../worker/record/recorder.ts'
 import type { Spool } from '../worker/record/spool.ts'
-import { createToolOffers } from '../worker/tool-versions.ts'
-import { createUpkeep, type Upkeep } from '../worker/upkeep.ts'
+import { createToolOffers, createUpkeep, type Upkeep } from '../worker/upkeep.ts'
 import type { Worker } from '../worker/worker.ts'
 import type { Configuration } from './load-configuration.ts'
 import type { Replies } from './open-replies.ts'
@@ -28,7 +27,7 @@ interface WorkerContext {
   readonly signal: AbortSignal
 }
 
-/** What executes calls, created but not started. */
+/** The parts that execute calls, created but not started. */
 export interface WorkerParts {
   /** Undefined in a process without the role `worker`. */
   readonly worker: Worker | undefined
@@ -39,7 +38,7 @@ export interface WorkerParts {
   readonly upkeep: Upkeep
 }
 
-/** With the database to itself, a process cannot lose a lease while it lives. */
+/** With an exclusive database, a process cannot lose a lease while it lives. */
 const exclusiveLeaseMs = 24 * 3_600_000
 const upkeepMs = 1_000
 
@@ -56,7 +55,7 @@ export async function createWorkerParts(
   const claim = claimTerms({ worker: name, leaseMs, labels }, database.exclusive ? undefined : clock)
   const spool = await openOutcomeSpool(settings, database, brokers, bus)
   const recorder = createRecorder({ store, spool, bus, append: events.append })
-  const writer = createEventWriter({ records: events })
+  const writer = createEventWriter({ bus, records: events })
   const offers = createToolOffers(snapshots)
   const create = (): Worker =>
     createQueueWorker({
@@ -92,7 +91,7 @@ export async function createWorkerParts(
     exclusive: database.exclusive,
     everyMs: upkeepMs,
     quietMs: leaseMs / 2,
-    silentMs: upkeepMs + leaseMs / 4,
+    unresponsiveMs: upkeepMs + leaseMs / 4,
     drain: recorder.drain,
     has: offers.look,
     wake: () => worker?.wake(),
@@ -101,7 +100,7 @@ export async function createWorkerParts(
   return { worker, claim, spool, recorder, writer, upkeep }
 }
 
-/** Listens for calls and starts the worker; answers the functions that end the listening. */
+/** Subscribes to notifications and starts the worker; returns the functions that end the subscriptions. */
 export async function startWorker(
   { worker, upkeep }: WorkerParts,
   { database }: Storage,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createBatch } from './batch.ts'
 
-test('items of one turn go together, and those that come meanwhile go next', async () => {
+test('items of one event-loop turn go into one batch, and items added while it runs into the next', async () => {
   const batches: number[][] = []
   const gate = Promise.withResolvers<void>()
   const batch = createBatch<number, number>(async (items) => {
@@ -23,7 +23,7 @@ test('items of one turn go together, and those that come meanwhile go next', asy
   assert.equal(batch.size, 0)
 })
 
-test('a batch takes no more than it may, and what fails is told to those in it alone', async () => {
+test('a batch has at most `most` items, and its failure rejects only its own items', async () => {
   const batch = createBatch<number, number>(
     async (items) => {
       if (items.includes(3)) throw new Error('no')
@@ -38,7 +38,7 @@ test('a batch takes no more than it may, and what fails is told to those in it a
   )
 })
 
-test('as many batches as are allowed are done at once', async () => {
+test('at most `atOnce` batches run concurrently', async () => {
   let running = 0
   let most = 0
   const batch = createBatch<number, number>(
@@ -55,7 +55,7 @@ test('as many batches as are allowed are done at once', async () => {
   assert.equal(most, 3)
 })
 
-test('the first item after a rest does not wait for the turn to end; what comes while it is done does', async () => {
+test('an item added to an idle batch runs at once; items added while it runs are collected until the turn ends', async () => {
   const batches: number[][] = []
   const batch = createBatch<number, number>(
     async (items) => {

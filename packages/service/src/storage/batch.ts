@@ -1,25 +1,25 @@
-/** Does for one item what a store does for many. */
+/** Combines operations on single items into operations on many. */
 export interface Batch<Item, Answer> {
-  /** Resolves with the answer to this item; rejects when the whole batch failed. */
+  /** Resolves with the answer for this item; rejects when its batch fails. */
   add(item: Item): Promise<Answer>
-  /** Items that wait or are being done. */
+  /** Items that wait or are in a running batch. */
   readonly size: number
 }
 
 export interface BatchOptions {
   readonly most?: number
-  /** Batches that are done at a time. */
+  /** Limit of concurrent batches. */
   readonly atOnce?: number
-  /** Runs a function when what is going on now is over. */
+  /** Runs a function after the current turn of the event loop. */
   readonly soon?: (work: () => void) => unknown
-  /** The same for the first item after a rest, which waits for less. */
+  /** As `soon`, for an item added while no batch runs, which need not wait for others. */
   readonly sooner?: (work: () => void) => unknown
 }
 
 /**
- * Gathers items while the store is busy with those before, so that a statement costs each of them little: one item
- * alone goes at once, and under load a batch is as large as what came in while the last one was committed.
- * `work` answers in the order of the items.
+ * Collects items while a batch runs, which amortizes the cost of a statement: a single item runs at once, and under
+ * load a batch has all items that were added while the last one was committed. `work` answers in the order of the
+ * items.
  */
 export function createBatch<Item, Answer>(
   work: (items: readonly Item[]) => Promise<readonly Answer[]>,
@@ -51,7 +51,7 @@ export function createBatch<Item, Answer>(
   const start = (): void => {
     if (scheduled || running >= atOnce) return
     scheduled = true
-    // What is added in the same turn of the event loop goes together, unless nothing is being done meanwhile.
+    // Items of the same turn of the event loop go into one batch, unless no batch is running.
     const flushWhen = running === 0 ? sooner : soon
     flushWhen(() => {
       scheduled = false

@@ -40,7 +40,9 @@ async function addOneOfEach({ database }: Stores): Promise<void> {
 }
 
 testOnDatabases({
-  'a call is queued, delayed or running, or it is what it ended as': async (stores) => {
+  'the state of a call is queued, delayed, asked or running, and after its end the status of its outcome': async (
+    stores,
+  ) => {
     await addOneOfEach(stores)
     const seen = async (callId: string) => {
       const { state, attempts, startedAt, finishedAt, priority } = await views(stores).get(callId, 'acme', signal)
@@ -67,7 +69,7 @@ testOnDatabases({
     })
   },
 
-  'a call of another tenant, a made-up one and a hostile one are not found': async (stores) => {
+  'a call of another tenant, an unknown id and a hostile id are NOT_FOUND': async (stores) => {
     await addOneOfEach(stores)
     const { get } = views(stores)
     await get('done', 'acme', signal)
@@ -81,7 +83,9 @@ testOnDatabases({
     }
   },
 
-  'who is bound to some tools sees calls of these, and of chains his own': async (stores) => {
+  'a reader limited to some tools sees calls and artifacts of these tools, and of chains only its own': async (
+    stores,
+  ) => {
     const { database, store } = stores
     const calls = [
       'Math:add:1.0.0',
@@ -133,12 +137,14 @@ testOnDatabases({
     assert.deepEqual(await bound('math:add*'), [...calls.slice(0, 3), 'chain-a'])
     assert.deepEqual(await bound('math:add:2.0.0'), ['math:add:2.0.0+b7', 'chain-a'])
     assert.deepEqual(await bound('mail:send', 'math:add:1.0.0'), ['Math:add:1.0.0', 'mail:send:1.0.0', 'chain-a'])
-    assert.deepEqual(await bound('chain:*', 'm*'), ['chain-a'], 'what is no pattern gives nothing')
+    assert.deepEqual(await bound('chain:*', 'm*'), ['chain-a'], 'an invalid pattern matches nothing')
     const first = await list({ limit: 1, tool: 'math:add' }, { tenant: 'acme', principal: 'x', tools: ['math:*'] })
     assert.equal(first.items.length, 1)
   },
 
-  'a result that was kept as a file is read from there, and missed when the file is gone': async (stores) => {
+  'an offloaded result is read from its artifact, and is STORE_UNAVAILABLE when the file is missing': async (
+    stores,
+  ) => {
     const { database, store } = stores
     const artifacts = artifactRecords(database, store)
     const result = someResult({ callId: 'big', output: 'x'.repeat(1_000) })
@@ -164,9 +170,7 @@ testOnDatabases({
     assert.deepEqual([...(await outcomes(['big', 'small', 'none'], signal)).keys()], ['small'])
   },
 
-  'pages follow each other without a gap or a repeat, also where times are equal to the millisecond': async (
-    stores,
-  ) => {
+  'pages list every call once, also when calls have the same time': async (stores) => {
     const ids = Array.from({ length: 25 }, (_, index) => `call-${String(index).padStart(2, '0')}`)
     const at = (index: number): string => `2026-01-01T00:00:00.000${String(Math.floor(index / 3)).padStart(3, '0')}Z`
     await addRows(
@@ -194,7 +198,7 @@ testOnDatabases({
     }
   },
 
-  'calls are listed by state and by tool, with or without its version': async (stores) => {
+  'calls can be listed by state and by tool, with or without a version': async (stores) => {
     await addOneOfEach(stores)
     await addRows(stores.database, 'calls', [
       someCall('v2', { tool: 'math:add:2.0.0' }),
@@ -221,10 +225,10 @@ testOnDatabases({
     assert.equal(await listed({ tool: 'math:add:2.0.0' }), 'v2')
     assert.equal(await listed({ tool: 'math:add', state: 'queued' }), 'again v2 waits')
     const [item] = (await list({ state: 'ok' }, 'acme')).items
-    assert.equal(item?.result, undefined, 'a list holds no results')
+    assert.equal(item?.result, undefined, 'a list contains no results')
   },
 
-  'a query that makes no sense is refused, and nothing of it reaches the database': async (stores) => {
+  'an invalid cursor, state or tool is INPUT_INVALID': async (stores) => {
     const { list } = views(stores)
     const text = (value: string): string => Buffer.from(value).toString('base64url')
     const cursors = ['', 'x', '{}', text('2026-02-31T00:00:00.000000Z a'), text('0000-01-01T00:00:00.000000Z a')]

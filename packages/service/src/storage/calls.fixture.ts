@@ -4,23 +4,24 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import type { Result } from '@gantry/contract'
 import { pgliteDatabase, postgresDatabase } from '../../test/databases.fixture.ts'
+import { someResult as sampleResult } from '../conformance/call-store/samples.ts'
 import type { ArtifactStore } from './artifacts/artifact-store.ts'
 import { folderArtifacts } from './artifacts/folder.ts'
 import type { Database, Queries, Row } from './databases/database.ts'
 
-/** A fresh database, with the rights of the service, and an empty artifact store. */
+/** An empty database, with the rights of the service, and an empty artifact store. */
 export interface Stores {
   readonly database: Database
-  /** The same, with the rights of whoever made the tables. */
+  /** The same database, with the rights of the owner of the tables. */
   readonly owner: Database
   readonly store: ArtifactStore
-  /** How many files the artifact store holds. */
+  /** The number of files in the artifact store. */
   files(): Promise<number>
 }
 
 type Case = (stores: Stores, t: TestContext) => Promise<void>
 
-/** The same tests on both databases, each of them with empty tables: opening a database takes longer than a test. */
+/** Runs the same tests on both databases; tables are emptied between them, because opening a database is slow. */
 export function testOnDatabases(cases: { readonly [name: string]: Case }): void {
   const all = async (t: TestContext, database: Database): Promise<void> => {
     for (const [name, body] of Object.entries(cases)) {
@@ -34,7 +35,7 @@ export function testOnDatabases(cases: { readonly [name: string]: Case }): void 
   test('PostgreSQL', async (t) => all(t, (await postgresDatabase(t)).database))
 }
 
-/** Every table but that of migrations; the audit record refuses to be emptied otherwise. */
+/** Truncates all tables but that of migrations; triggers are disabled, because the audit log refuses it otherwise. */
 const emptySql = `
   set session_replication_role = replica;
   do $$ begin
@@ -57,7 +58,7 @@ export async function newStore(t: TestContext): Promise<Omit<Stores, 'database' 
   }
 }
 
-/** Puts rows into a table, as JSON, with the defaults of the table for what is left out. */
+/** Inserts rows into a table, with its defaults for missing columns. */
 export async function addRows(database: Queries, table: string, rows: readonly Row[]): Promise<void> {
   for (const row of rows) {
     const names = Object.keys(row)
@@ -66,7 +67,7 @@ export async function addRows(database: Queries, table: string, rows: readonly R
   }
 }
 
-/** A call as it was admitted, without anything that says what became of it. */
+/** The row of an admitted call, without queue entry and outcome. */
 export function someCall(callId: string, given: Row = {}): Row {
   return {
     call_id: callId,
@@ -90,25 +91,10 @@ export function someEnd(callId: string, given: Row = {}): Row {
 }
 
 export function someResult(given: Partial<Result> = {}): Result {
-  return {
-    callId: 'c1',
-    tool: { id: 'math:add', version: '1.0.0' },
-    backend: { kind: 'local', name: 'local' },
-    status: 'ok',
-    output: { result: 8 },
-    content: [],
-    warnings: [],
-    artifacts: [],
-    effects: [],
-    usage: { wallMs: 1, enforced: {} },
-    attempts: 1,
-    startedAt: '2026-01-01T00:00:00.000Z',
-    durationMs: 1,
-    ...given,
-  }
+  return sampleResult('c1', { backend: { kind: 'local', name: 'local' }, output: { result: 8 }, ...given })
 }
 
-/** A time so long ago, for a column. */
+/** A time in the past, for a column. */
 export function ago(ms: number): string {
   return new Date(Date.now() - ms).toISOString()
 }

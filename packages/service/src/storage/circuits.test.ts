@@ -6,13 +6,13 @@ import type { Database } from './databases/database.ts'
 const key = 'weather:today @ http:weather'
 const leaseMs = 60_000
 
-/** An empty table. */
+/** The records, over an emptied table. */
 async function setUp(database: Database): Promise<CircuitRecords> {
   await database.query('delete from circuits')
   return circuitRecords(database)
 }
 
-/** Lets time pass for what is in the table. */
+/** Moves all times in the table into the past. */
 async function pass(database: Database, ms: number): Promise<void> {
   const by = `- ${ms} * interval '1 millisecond'`
   await database.query(`
@@ -20,7 +20,7 @@ async function pass(database: Database, ms: number): Promise<void> {
 }
 
 testOnDatabases({
-  'of several who open a circuit, the later end of the rest and the longer streak stay': async ({ database }) => {
+  'a circuit that several workers open keeps the latest retry time and the longest streak': async ({ database }) => {
     const circuits = await setUp(database)
     await circuits.open([{ key, restMs: 5_000, streak: 3 }], 'a')
     await circuits.open([{ key, restMs: 60_000, streak: 1 }], 'b')
@@ -32,7 +32,7 @@ testOnDatabases({
     assert.equal(open?.trialBy, undefined)
   },
 
-  'nobody gets a trial before the rest is over, and then one of many who ask at once': async ({ database }) => {
+  'no trial is granted before the retry time, and then one of many concurrent claims': async ({ database }) => {
     const circuits = await setUp(database)
     await circuits.open([{ key, restMs: 30_000, streak: 1 }], 'a')
     const early = await circuits.claimTrial(key, 'a', leaseMs)
@@ -49,10 +49,10 @@ testOnDatabases({
     assert.equal((await circuits.list())[0]?.trialBy, `w${winner}`)
     await pass(database, 20_000)
     const later = await circuits.claimTrial(key, 'x', leaseMs)
-    assert.ok(later.kind === 'wait' && later.waitMs >= 20_000, 'a trial that takes long is asked about less often')
+    assert.ok(later.kind === 'wait' && later.waitMs >= 20_000, 'workers ask less often about a long trial')
   },
 
-  'a fault of the trial opens the circuit again, and opening by another does not end the trial': async ({
+  'a failed trial opens the circuit again, and an opening by another worker does not end the trial': async ({
     database,
   }) => {
     const circuits = await setUp(database)
@@ -68,24 +68,28 @@ testOnDatabases({
     assert.equal((await circuits.claimTrial(key, 'b', leaseMs)).kind, 'granted')
   },
 
-  'who made the trial closes the circuit, and nobody else while it is on trial or rests': async ({ database }) => {
+  'a circuit is closed by the worker with the trial, or by any worker after the retry time without a trial': async ({
+    database,
+  }) => {
     const circuits = await setUp(database)
     await circuits.open([{ key, restMs: 5_000, streak: 1 }], 'a')
     await circuits.close([key], 'a')
-    assert.equal((await circuits.list()).length, 1, 'it rests')
+    assert.equal((await circuits.list()).length, 1, 'before the retry time')
     await pass(database, 5_000)
     await circuits.claimTrial(key, 'a', leaseMs)
     await circuits.close([key], 'b')
-    assert.equal((await circuits.list()).length, 1, 'it is on trial')
+    assert.equal((await circuits.list()).length, 1, 'another worker has the trial')
     await circuits.close([key], 'a')
     assert.deepEqual(await circuits.list(), [])
     assert.deepEqual(await circuits.claimTrial(key, 'b', leaseMs), { kind: 'closed' })
     await circuits.open([{ key, restMs: 0, streak: 1 }], 'a')
     await circuits.close([key], 'b')
-    assert.deepEqual(await circuits.list(), [], 'nobody tried it, and its rest was over')
+    assert.deepEqual(await circuits.list(), [], 'no worker had the trial, and the retry time had passed')
   },
 
-  'a trial whose worker died is for the next, and the dead one’s late verdict does not count': async ({ database }) => {
+  'the trial of a lost worker is granted to the next, and the late verdict of the lost worker is ignored': async ({
+    database,
+  }) => {
     const circuits = await setUp(database)
     await circuits.open([{ key, restMs: 0, streak: 1 }], 'a')
     await circuits.claimTrial(key, 'dead', leaseMs)
@@ -102,7 +106,7 @@ testOnDatabases({
     assert.equal((await circuits.list()).length, 1)
   },
 
-  'a trial is kept as long as it is renewed, and is free at once when it is left': async ({ database }) => {
+  'a worker keeps a trial while it renews it, and another gets it as soon as it is left': async ({ database }) => {
     const circuits = await setUp(database)
     await circuits.open([{ key, restMs: 0, streak: 1 }], 'a')
     await circuits.claimTrial(key, 'a', leaseMs)
@@ -116,12 +120,15 @@ testOnDatabases({
     assert.equal((await circuits.claimTrial(key, 'b', leaseMs)).kind, 'granted')
   },
 
-  'whoever listens hears who changed something, and nothing when nothing changed': async ({ database }, t) => {
+  'a change of a circuit notifies listeners with the worker that made it, and no change sends nothing': async (
+    { database },
+    t,
+  ) => {
     const circuits = await setUp(database)
-    const heard: (string | undefined)[] = []
+    const received: (string | undefined)[] = []
     const last = Promise.withResolvers<void>()
     const unlisten = await database.listen('gantry_circuit', (from) => {
-      heard.push(from)
+      received.push(from)
       if (from === 'last') last.resolve()
     })
     t.after(unlisten)
@@ -132,10 +139,10 @@ testOnDatabases({
     await circuits.close([key], 'b')
     await circuits.open([{ key, restMs: 0, streak: 1 }], 'last')
     await last.promise
-    assert.deepEqual(heard, ['a', 'b', 'last'])
+    assert.deepEqual(received, ['a', 'b', 'last'])
   },
 
-  'a circuit that nobody has tried for a day is forgotten when another opens': async ({ database }) => {
+  'a circuit without a trial for a day is removed when another opens': async ({ database }) => {
     const circuits = await setUp(database)
     const many = Array.from({ length: 20 }, (_, index) => ({ key: `k${index}`, restMs: 1_000, streak: 1 }))
     await circuits.open(many, 'a')

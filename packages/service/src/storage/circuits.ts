@@ -1,32 +1,37 @@
-import { circuitKey } from '@gantry/core/internal/resilience/circuit-summary'
+import { circuitKey } from '@gantry/core/internal/resilience/circuit-state'
 import type { Queries } from './databases/database.ts'
 
-/** A circuit that is open, or on trial somewhere. */
+/** A circuit that is open, or on trial by a worker. */
 export interface SharedCircuit {
   readonly key: string
-  /** How long it rests still; 0 or less when the rest is over. */
+  /** Time until a trial is due; 0 or less when it is due. */
   readonly restMs: number
   readonly streak: number
-  /** Since when it is open, or since when it is on trial. */
+  /** Time since it opened, or since its trial began. */
   readonly sinceMs: number
-  /** Who tries it now. */
+  /** The worker that has the trial. */
   readonly trialBy: string | undefined
 }
 
-/** What came of asking for a trial: it is ours, or it may be asked for later, or there is nothing to try any more. */
+/** The answer to a claim of a trial: granted, to be claimed later, or the circuit is closed. */
 export type TrialAnswer =
   | { readonly kind: 'granted'; readonly streak: number }
   | { readonly kind: 'wait'; readonly waitMs: number }
   | { readonly kind: 'closed' }
 
 /**
- * The circuits that are open in the whole fleet, in the table `circuits`; notifications go to `gantry_circuit`, with the
- * name of the worker that changed something.
+ * The circuits that are open in the whole fleet, in the table `circuits`; notifications go to `gantry_circuit`, with
+ * the name of the worker that changed something.
  *
- * A circuit without a row is *closed*. Whoever finds its backend at fault *opens* it; of several who do, the later end of
- * the rest and the longer streak stay. When the rest is over, one worker is *granted* the trial, for as long as its lease
- * lasts and is renewed. Its verdict opens the circuit again or removes the row. Nobody else may close a circuit that is
- * on trial or rests. A worker that dies lets the lease run out, and the next that asks has the trial.
+ * States: `closed` (no row), `open`, `trial`
+ *
+ * - `closed` → `open`: a worker finds the backend at fault. Of several, the later retry time and the longer streak
+ *   count.
+ * - `open` → `trial`: after the retry time one worker claims the trial, under a lease that it renews.
+ * - `trial` → `open` or `closed`: the worker with the trial reports a failure or a success; no other may close it.
+ * - `trial` → `trial`: the lease expired, and the next worker that claims the trial gets it.
+ * - `open` or `trial` → `closed`: an operator resets it.
+ *
  * - Time: all of it is the database's, and goes in and out as durations.
  * - Concurrency: any number of processes; of those that ask for a trial at once, one gets it.
  */
@@ -35,21 +40,21 @@ export interface CircuitRecords {
   close(keys: readonly string[], worker: string): Promise<void>
   claimTrial(key: string, worker: string, leaseMs: number): Promise<TrialAnswer>
   renewTrials(keys: readonly string[], worker: string, leaseMs: number): Promise<void>
-  /** Trials that were granted and not made. */
+  /** Gives up trials that were granted and not made. */
   leaveTrials(keys: readonly string[], worker: string): Promise<void>
   list(): Promise<readonly SharedCircuit[]>
-  /** Removes a circuit, of one tenant or of all of them, whatever its state, and has every process close it. */
+  /** Removes a circuit of one tenant or of all tenants, in any state, and notifies every process to close it. */
   reset(reset: CircuitReset, worker: string): Promise<boolean>
 }
 
-/** What an operator closes: a circuit by its name, for one tenant or for all. */
+/** The circuit that an operator resets, for one tenant or for all. */
 export interface CircuitReset {
   readonly circuit: string
   readonly tenant?: string
 }
 
 export const circuitChannel = 'gantry_circuit'
-/** Here go resets, as JSON, because circuits of one machine have no row whose removal would be seen. */
+/** Channel of resets, as JSON, because circuits of a single process have no row whose removal others would see. */
 export const resetChannel = 'gantry_circuit_reset'
 
 export function circuitRecords(database: Queries): CircuitRecords {
@@ -75,18 +80,21 @@ export function circuitRecords(database: Queries): CircuitRecords {
       await database.query(`update circuits set trial_by = null ${held}`, [JSON.stringify(keys), worker])
     },
     async reset({ circuit, tenant }, worker) {
-      const told = JSON.stringify({ circuit, tenant, worker })
+      const payload = JSON.stringify({ circuit, tenant, worker })
       const [row] = await database.query<{ gone: number }>(resetSql, [
         circuitKey(circuit, tenant),
         tenant === undefined,
-        told,
+        payload,
       ])
       return (row?.gone ?? 0) > 0
     },
     async list() {
       const rows = await database.query<ListRow>(listSql)
       return rows.map(({ key, rest_ms: restMs, streak, since_ms: sinceMs, trial_by: trialBy }) => ({
-        ...{ key, restMs, streak, sinceMs },
+        key,
+        restMs,
+        streak,
+        sinceMs,
         trialBy: trialBy ?? undefined,
       }))
     },
@@ -99,8 +107,8 @@ type ListRow = { key: string; rest_ms: number; streak: number; since_ms: number;
 const named = 'array(select json_array_elements_text($1::json))'
 const held = `where key = any (${named}) and trial_by = $2`
 
-// Whoever made the trial ends it by opening the circuit again; a trial of somebody else goes on. A circuit that nobody
-// has tried for a day is that of a tool that is not called any more.
+// The worker with the trial ends it by opening the circuit again; a trial of another worker goes on. A circuit without
+// a trial for a day is that of a tool that is not called any more.
 const openSql = `
   with asked as (
     select key, now() + rest_ms * interval '1 millisecond' as retry_at, streak
@@ -119,7 +127,7 @@ const openSql = `
   )
   select pg_notify('${circuitChannel}', $2::text) where exists (select from opened)`
 
-// Without the trial, one can close only what nobody tries and nobody opened anew.
+// A worker without the trial can close only a circuit that is not on trial and was not opened again.
 const closeSql = `
   with gone as (
     delete from circuits where key in (
@@ -141,12 +149,12 @@ const resetSql = `
     )
     returning key
   )
-  select count(*)::integer as gone, pg_notify('${resetChannel}', $3::text) as told from gone`
+  select count(*)::integer as gone, pg_notify('${resetChannel}', $3::text) as notified from gone`
 
 /** Those who must wait for a trial ask again in a second, or less often when it takes long. */
 const leastWaitMs = 1_000
 
-// What is read besides is from before the update, which may have had to wait for somebody else's.
+// Other values are read before the update, which may have waited for another one.
 const claimSql = `
   with claimed as (
     update circuits set

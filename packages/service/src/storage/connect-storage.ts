@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import type { S3Settings } from '../config/broker-settings.ts'
-import { readTlsFiles, resolveText } from '../config/secret-text.ts'
-import { isLoopback } from '../config/service-address.ts'
+import { readTlsFiles, resolveText } from '../config/secret-sources.ts'
+import { isLoopback } from '../config/service-files.ts'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { ArtifactFiles } from './artifacts/fallback.ts'
 import { folderArtifacts } from './artifacts/folder.ts'
@@ -15,10 +15,10 @@ export interface OpenedStorage {
   readonly files: ArtifactFiles
 }
 
-/** What waits on this machine while S3 is away. */
+/** Limits of the spool for artifacts while S3 is unavailable. */
 const spoolLimits = { fileBytes: 8_388_608, files: 1_000 }
 
-/** Opens the database that the settings name, embedded or real, with its tables, and the store of artifacts. */
+/** Opens and migrates the configured database, embedded or PostgreSQL, and opens the artifact store. */
 export async function connectStorage(
   { databaseUrl, data, brokers }: ServiceSettings,
   say: (line: string) => void,
@@ -49,9 +49,9 @@ async function openS3(
   return spooledArtifacts(s3Artifacts({ ...s3, ...tls, secretAccessKey }), join(data, 'artifact-spool'), spoolLimits)
 }
 
-// Each driver is loaded when it is used: they are the heaviest parts of the service.
+// Drivers are loaded on use, because they are the largest parts of the service.
 async function openEmbedded(data: string, say: (line: string) => void): Promise<Database> {
-  const first = existsSync(join(data, 'db')) ? '' : '; the first time it is made, which takes some seconds'
+  const first = existsSync(join(data, 'db')) ? '' : '; creating it takes some seconds'
   say(`opening the embedded database in ${data}${first}`)
   const { openPglite } = await import('./databases/pglite.ts')
   const database = await openPglite({ folder: data })
@@ -69,7 +69,7 @@ async function openReal(url: string, say: (line: string) => void): Promise<Datab
   return (await openPostgres({ url })).asService()
 }
 
-/** With its tables as this version needs them; closed when they cannot be made. */
+/** Migrates the database; closes it when that fails. */
 async function migrated(database: Database): Promise<Database> {
   try {
     await migrate(database)
@@ -80,7 +80,7 @@ async function migrated(database: Database): Promise<Database> {
   }
 }
 
-/** The key of the digests that stand for hidden texts, and of the fingerprints of approvals; made with the tables. */
+/** The key of digests of redacted texts and of fingerprints of approvals; a migration creates it. */
 export async function redactionKey(queries: Queries): Promise<string> {
   const [row] = await queries.query<{ key: string }>('select key from redaction_keys')
   if (row === undefined) throw new ToolError('INTERNAL', 'The table redaction_keys has no row.')

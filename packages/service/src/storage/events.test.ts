@@ -4,7 +4,7 @@ import { addRows, someCall, someEnd, testOnDatabases } from './calls.fixture.ts'
 import type { Queries } from './databases/database.ts'
 import { endEventId, eventId, eventRecords, mostReports } from './events.ts'
 
-/** A call that somebody works on. */
+/** Adds a call that a worker runs under this fence. */
 async function running(database: Queries, callId: string, fence: number): Promise<void> {
   await addRows(database, 'calls', [someCall(callId)])
   await addRows(database, 'queue', [{ call_id: callId, tenant: 'acme', fence }])
@@ -15,7 +15,7 @@ function event(callId: string, fence: number, n: number, report: Report = { kind
 }
 
 testOnDatabases({
-  'events are read in order, a page at a time, from any id on': async ({ database }) => {
+  'events are read in order and in pages, after any id': async ({ database }) => {
     const records = eventRecords(database)
     await running(database, 'c1', 1)
     await running(database, 'c2', 1)
@@ -36,7 +36,7 @@ testOnDatabases({
     assert.deepEqual(await records.after('c1', 'acme', 1_000_003, 10), { events: [] })
   },
 
-  'what a report holds comes back as it was': async ({ database }) => {
+  'an event is read back exactly as it was appended': async ({ database }) => {
     const records = eventRecords(database)
     await running(database, 'c1', 1)
     const data = { 'a\0b': '\0\ud800 "\\ 🎈', list: [1e300, -0.5, null, true], ['__proto__']: { x: 1 } }
@@ -52,7 +52,7 @@ testOnDatabases({
     )
   },
 
-  'events of a holder who is no longer the present one are left out': async ({ database }) => {
+  'append ignores events under an older fence, of an ended call or of an unknown call': async ({ database }) => {
     const records = eventRecords(database)
     await running(database, 'c1', 2)
     await running(database, 'ended', 1)
@@ -62,7 +62,7 @@ testOnDatabases({
     assert.deepEqual(rows, [{ call_id: 'c1', id: 2_000_001 }])
   },
 
-  'adding the same events again changes nothing': async ({ database }) => {
+  'appending an event again does not change it': async ({ database }) => {
     const records = eventRecords(database)
     await running(database, 'c1', 1)
     await records.append([event('c1', 1, 1)])
@@ -78,7 +78,7 @@ testOnDatabases({
     assert.deepEqual(page?.events[0], { kind: 'progress', progress: 1, id: 1_000_001, callId: 'c1' })
   },
 
-  'the end of a call comes after all its events, whatever the fence': async ({ database }) => {
+  'the id of a call’s end is above the ids of all its events, for any fence': async ({ database }) => {
     const records = eventRecords(database)
     await running(database, 'c1', 2_147_483_647)
     await records.append([event('c1', 2_147_483_647, mostReports)])
@@ -90,35 +90,38 @@ testOnDatabases({
     assert.ok(last.id > endEventId(2_147_483_646))
   },
 
-  'a call that is not there has no page': async ({ database }) => {
-    assert.equal(await eventRecords(database).after('nobody', 'acme', 0, 10), undefined)
+  'a missing call has no page of events': async ({ database }) => {
+    assert.equal(await eventRecords(database).after('missing', 'acme', 0, 10), undefined)
   },
 
-  'those who listen hear the ids of the calls, however many': async ({ database }, t) => {
+  'append notifies listeners of all call ids, in as many notifications as needed': async ({ database }, t) => {
     const records = eventRecords(database)
     const ids = Array.from({ length: 250 }, (_, index) => `01890a5d-ac96-774b-bcce-b302099a8${index + 100}`)
     for (const callId of ids) await addRows(database, 'queue', [{ call_id: callId, tenant: 'acme', fence: 1 }])
-    const heard = new Set<string>()
+    const received = new Set<string>()
     const all = Promise.withResolvers<void>()
-    const unhear = await database.listen('gantry_event', (payload) => {
-      for (const id of payload?.split(',') ?? []) heard.add(id)
-      if (heard.size === ids.length) all.resolve()
+    const unsubscribe = await database.listen('gantry_event', (payload) => {
+      for (const id of payload?.split(',') ?? []) received.add(id)
+      if (received.size === ids.length) all.resolve()
     })
-    t.after(() => unhear())
+    t.after(() => unsubscribe())
     await records.append(ids.map((callId) => event(callId, 1, 1)))
     await all.promise
-    assert.deepEqual([...heard].sort(), ids)
+    assert.deepEqual([...received].sort(), ids)
   },
 
-  'ids that have no room in a notification make everybody look': async ({ database }, t) => {
+  'append sends an empty payload, for all calls, when the ids do not fit into a notification': async (
+    { database },
+    t,
+  ) => {
     const records = eventRecords(database)
     const ids = Array.from({ length: 50 }, (_, index) => `${index}`.padStart(200, 'x'))
     for (const callId of ids) await addRows(database, 'queue', [{ call_id: callId, tenant: 'acme', fence: 1 }])
-    const heard = Promise.withResolvers<string | undefined>()
-    const unhear = await database.listen('gantry_event', heard.resolve)
-    t.after(() => unhear())
+    const received = Promise.withResolvers<string | undefined>()
+    const unsubscribe = await database.listen('gantry_event', received.resolve)
+    t.after(() => unsubscribe())
     await records.append(ids.map((callId) => event(callId, 1, 1)))
-    assert.equal(await heard.promise, '')
+    assert.equal(await received.promise, '')
     assert.deepEqual(await database.query('select count(*) as count from events'), [{ count: 50 }])
   },
 })

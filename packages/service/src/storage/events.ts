@@ -5,29 +5,29 @@ import type { Queries, TenantReads } from './databases/database.ts'
 /** One report of a running call, as it is stored. */
 export type NewEvent = StoredReport
 
-/** What there is of a call after some id. */
+/** The events of a call after an id. */
 export interface EventPage {
   readonly events: readonly (Report & Pick<StreamEvent, 'id' | 'callId'>)[]
-  /** The id of the call's last event, when it has ended: done or error, which is built from its result. */
+  /** The id of the final event `done` or `error`, which is built from the result; absent while the call has not ended. */
   readonly endId?: number
 }
 
 /** The reports of running calls, in the table `events`. Errors are the database's. */
 export interface EventRecords {
   /**
-   * Adds events of calls whose holders are the present ones; those of others are left out. Adding one again is harmless,
-   * so that whoever does not know whether it was done can repeat it. A holder whose lease is taken away in this very
-   * moment may still get one in: it stands before those of his successor, who has a higher fence.
+   * Adds events under their present lease; those under another fence are left out. Adding one again is harmless, so
+   * that an append with an unknown outcome can be repeated. A holder whose lease is taken away at this moment may still
+   * add one: it sorts before those of its successor, which has a higher fence.
    */
   append(events: readonly NewEvent[]): Promise<void>
   /** The last events of a call of this tenant, oldest first. */
   recent(callId: string, tenant: string, limit: number): Promise<EventPage['events']>
-  /** The next events after an id; undefined when the tenant has no such call, or not any longer. */
+  /** The next events after an id; undefined when the tenant has no such call. */
   after(callId: string, tenant: string, id: number, limit: number): Promise<EventPage | undefined>
 }
 
 const idsPerFence = 1_000_000
-/** Reports of one attempt; the id behind them is for its end. */
+/** Limit of reports per attempt; the id after them is for its end. */
 export const mostReports = idsPerFence - 2
 
 /** Ids increase over attempts: each fence has a million of them, and a fence is a 32-bit number, so all are exact. */
@@ -66,8 +66,8 @@ function reportOf({ event }: { readonly event: string }): Report {
   return JSON.parse(event)
 }
 
-// Each call is looked up by its id, however few or many the planner thinks there are.
-// A notification holds under 8,000 bytes; an empty one says that everybody is to look.
+// Forces a lookup by id, whatever the statistics of the table are.
+// A notification has fewer than 8,000 bytes; an empty payload makes every listener read.
 const appendSql = `
   with added as (
     insert into events (call_id, id, event)
@@ -76,16 +76,16 @@ const appendSql = `
       lateral (select from queue q where q.call_id = d.call_id and q.fence = d.fence offset 0) as held
     on conflict do nothing
     returning call_id
-  ), told as (
+  ), notified as (
     select string_agg(call_id, ',') as ids
     from (select call_id, row_number() over () / 100 as part from added group by call_id) as parts
     group by part
   )
-  select pg_notify('gantry_event', case when octet_length(ids) < 8000 then ids else '' end) from told`
+  select pg_notify('gantry_event', case when octet_length(ids) < 8000 then ids else '' end) from notified`
 
 const recentSql = 'select id, event from events where call_id = $1 order by id desc limit $2'
 
-// One snapshot: when the result is there, so is every event before it.
+// One snapshot: when it has the result, it has every event before it.
 const afterSql = `
   select r.fence, e.id, e.event
   from calls c

@@ -20,7 +20,7 @@ async function takeOver(database: Database, callId: string): Promise<void> {
 for (const [name, open] of Object.entries(engines)) {
   test(`${name} keeps a journal`, async (t) => {
     const database = await open(t)
-    await t.test('what is written is read back as it was, whatever is in it', async () => {
+    await t.test('entries are read back exactly as they were written', async () => {
       const journal = journalRecords(database)
       const holder = { callId: 'w', fence: 1 }
       await queued(database, 'w')
@@ -38,7 +38,7 @@ for (const [name, open] of Object.entries(engines)) {
       assert.deepEqual([...(await journal.read('other'))], [])
     })
 
-    await t.test('a write may be repeated, and neither a beginning nor another end replaces an end', async () => {
+    await t.test('a write can be repeated, and no later write replaces or removes a finished entry', async () => {
       const journal = journalRecords(database)
       const holder = { callId: 'x', fence: 1 }
       await queued(database, 'x')
@@ -51,7 +51,7 @@ for (const [name, open] of Object.entries(engines)) {
       assert.equal((await journal.read('x')).size, 1)
     })
 
-    await t.test('several entries are written together, or none of them', async () => {
+    await t.test('writeAll writes all entries or none', async () => {
       const journal = journalRecords(database)
       await queued(database, 'v')
       const entries = [{ entry: 'one', result: '1' }, { entry: 'two' }]
@@ -66,7 +66,7 @@ for (const [name, open] of Object.entries(engines)) {
       })
     })
 
-    await t.test('a holder whose fence is not the present one writes nothing', async () => {
+    await t.test('a write under another fence, or of an ended call, is refused', async () => {
       const journal = journalRecords(database)
       await queued(database, 'y')
       assert.equal(await journal.begin({ callId: 'y', fence: 1 }, 'one'), true)
@@ -84,7 +84,7 @@ for (const [name, open] of Object.entries(engines)) {
       assert.equal((await journal.read('y')).size, 1)
     })
 
-    await t.test('writes that come together go together, each by its holder', async () => {
+    await t.test('concurrent writes are batched, and each is checked against its own fence', async () => {
       let statements = 0
       const counted: Pick<Database, 'query'> = {
         query: (sql, parameters) => {
@@ -111,7 +111,7 @@ for (const [name, open] of Object.entries(engines)) {
   })
 }
 
-test('postgres: whoever takes a call over waits for what its holder writes, and the holder for him', async (t) => {
+test('postgres: a journal write and a claim of the same call exclude each other', async (t) => {
   const { database } = await postgresDatabase(t)
   await queued(database, 'a')
   const claimable = async () =>
@@ -132,7 +132,7 @@ test('postgres: whoever takes a call over waits for what its holder writes, and 
   assert.deepEqual([...(await journalRecords(database).read('a')).keys()], ['one'])
 })
 
-/** Resolves once a statement waits for a lock that another has. */
+/** Resolves once a statement waits for a lock. */
 async function waiting(database: Database): Promise<void> {
   const sql = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
   while ((await database.query(sql)).length === 0) await new Promise((resolve) => setImmediate(resolve))

@@ -2,32 +2,33 @@ import { type Batch, createBatch } from './batch.ts'
 import type { Holder } from './calls/call-store.ts'
 import type { Queries } from './databases/database.ts'
 
-/** What is known of an inner call: that it was about to begin, or its Result as JSON text. */
+/** An inner call that was about to begin, or its Result as JSON text. */
 export type JournalEntry = { readonly state: 'begun' } | { readonly state: 'done'; readonly result: string }
 
-/** An entry as it is to be; without a result it is about to begin. */
+/** An entry to write; without a result the inner call is about to begin. */
 export interface JournalWrite {
   readonly entry: string
   readonly result?: string
 }
 
 /**
- * The inner calls of chains and programs, in the table `journal`, so that a later attempt does not repeat what an earlier one did.
+ * The inner calls of chains and programs, in the table `journal`, so that a later attempt does not repeat what an
+ * earlier one did.
  * - Concurrency: any number at once. Those of one holder that come together are written by one statement.
- * - Fences: every write answers whether its holder is the present one, and does nothing when he is not. While it is
- *   written nobody can claim the call, so that whoever claims it next reads what was written before.
- * - Errors: the database's. A write may be repeated by whoever does not know whether it was done.
+ * - Fences: every write answers whether its lease is the present one, and does nothing when it is not. During a write
+ *   the call cannot be claimed, so that the next holder reads what was written before.
+ * - Errors: the database's. A write with an unknown outcome can be repeated.
  */
 export interface JournalRecords {
-  /** Says that an inner call is about to begin. */
+  /** Records that an inner call is about to begin. */
   begin(holder: Holder, entry: string): Promise<boolean>
-  /** Keeps what came of one; what is kept already stays. */
+  /** Writes the result of an inner call; an existing result stays. */
   done(holder: Holder, entry: string, result: string): Promise<boolean>
-  /** Writes several entries by one statement, all or none; a result that is kept already stays. */
+  /** Writes several entries in one statement, all or none; existing results stay. */
   writeAll(holder: Holder, entries: readonly JournalWrite[]): Promise<boolean>
-  /** Takes back that one was about to begin, because it certainly did not. */
+  /** Removes an entry whose inner call certainly did not begin. */
   forget(holder: Holder, entry: string): Promise<boolean>
-  /** Everything there is of a call, by entry. */
+  /** All entries of a call. */
   read(callId: string): Promise<ReadonlyMap<string, JournalEntry>>
 }
 
@@ -37,7 +38,7 @@ interface Written {
   readonly result: string | null
 }
 
-/** Results may have megabytes, so few of them go into one statement. */
+/** Limit of entries per statement, because results can have megabytes. */
 const together = 8
 
 export function journalRecords(database: Queries): JournalRecords {
@@ -75,9 +76,10 @@ export function journalRecords(database: Queries): JournalRecords {
 }
 
 /**
- * Gives a call all that another one did, and what that one had inherited itself, as part of the transaction that hands it
- * in: it needs the other one no more. What was begun there stays begun, so that it is found out or told as unknown here.
- * A call that an older version handed in has only its own entries; what it repeats is `origin`, which has the rest.
+ * Copies the journal of another call, with what that call had inherited, as part of the transaction that submits this
+ * one: it does not need the other call any more. What was begun there stays begun, so that its outcome is looked up, or
+ * unknown. A call that an older version submitted has only its own entries; what it repeats is `origin`, which has the
+ * rest.
  */
 export async function inheritJournal(
   queries: Queries,
@@ -106,7 +108,7 @@ async function writeAll(
   return rows.map(() => row?.held === true)
 }
 
-// The lock keeps others from claiming the call between the look at the fence and the commit.
+// The lock prevents a claim of the call between the check of the fence and the commit.
 const heldSql = 'held as (select call_id, fence from queue where call_id = $1 and fence = $2 for share)'
 
 const endsStaySql = `
@@ -123,7 +125,7 @@ const writeSql = `
   )
   select exists (select from held) as held`
 
-// Calls one after the other have one entry at a time, which need not be read out of a list.
+// Sequential inner calls write one entry at a time, which needs no list.
 const writeOneSql = `
   with ${heldSql}, written as (
     insert into journal (call_id, entry, state, fence, result)
@@ -140,7 +142,7 @@ const forgetSql = `
   )
   select exists (select from held) as held`
 
-// No holder of the new call wrote it, so it has the fence of none.
+// No lease of the new call wrote it, so its fence is 0.
 const inheritSql = `
   insert into journal (call_id, entry, state, fence, result)
   select $1::text, entry, state, 0, result

@@ -1,40 +1,43 @@
 import type { Bus } from '../observe/bus.ts'
 
-/** What is done from time to time besides the calls. */
+/** A job that runs at an interval. */
 export interface PeriodicJob {
   readonly name: string
   readonly everyMs: number
-  /** The first time, so that a process that is started often does it too; `everyMs` when absent. */
+  /** The delay of the first run, so that a process that restarts often runs it too; `everyMs` when absent. */
   readonly firstMs?: number
   readonly work: () => Promise<unknown>
 }
 
-/** Starts chores, each never beside itself; a failure is told and left to the next time. Answers the function that stops them. */
-export function startPeriodicJobs(chores: readonly PeriodicJob[], bus: Bus): () => Promise<void> {
+/**
+ * Starts periodic jobs. A job never overlaps itself; a failure is logged and the job runs again at its next interval.
+ * Returns the function that stops them.
+ */
+export function startPeriodicJobs(jobs: readonly PeriodicJob[], bus: Bus): () => Promise<void> {
   const timers = new Map<PeriodicJob, NodeJS.Timeout>()
   const running = new Set<Promise<void>>()
   let stopped = false
 
-  const schedule = (chore: PeriodicJob, ms: number): void => {
+  const schedule = (job: PeriodicJob, ms: number): void => {
     if (stopped) return
     timers.set(
-      chore,
+      job,
       setTimeout(() => {
-        const done = run(chore).finally(() => running.delete(done))
+        const done = run(job).finally(() => running.delete(done))
         running.add(done)
       }, ms),
     )
   }
-  const run = async (chore: PeriodicJob): Promise<void> => {
+  const run = async (job: PeriodicJob): Promise<void> => {
     try {
-      await chore.work()
+      await job.work()
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error)
-      if (!stopped) bus.emit('upkeep:failed', { what: chore.name, reason })
+      if (!stopped) bus.emit('upkeep:failed', { what: job.name, reason })
     }
-    schedule(chore, chore.everyMs)
+    schedule(job, job.everyMs)
   }
-  for (const chore of chores) schedule(chore, chore.firstMs ?? chore.everyMs)
+  for (const job of jobs) schedule(job, job.firstMs ?? job.everyMs)
   return async () => {
     stopped = true
     for (const timer of timers.values()) clearTimeout(timer)

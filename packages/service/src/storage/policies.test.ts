@@ -6,7 +6,7 @@ import { policyChannel, policyRecords } from './policies.ts'
 const ada: Identity = { principal: 'ada', tenant: 'acme', permissions: ['*'] }
 
 testOnDatabases({
-  'the newest policy is found by whoever knows an older one, with who set it': async ({ database }) => {
+  'since() returns the newest policy after a version, with its author': async ({ database }) => {
     const policies = policyRecords(database)
     assert.equal(await policies.since(0), undefined)
     const first = await policies.add({ rules: [{ deny: 'a:*' }], default: 'allow' }, ada)
@@ -17,7 +17,7 @@ testOnDatabases({
     assert.equal(await policies.since(2), undefined)
   },
 
-  'many who set one at once each get a version of their own, and each is on the record': async ({ database }) => {
+  'concurrent changes of the policy get different versions, and each has an audit entry': async ({ database }) => {
     const policies = policyRecords(database)
     const made = await Promise.all(Array.from({ length: 4 }, () => policies.add({ rules: [] }, ada)))
     assert.deepEqual(made.map(({ version }) => version).sort(), [1, 2, 3, 4])
@@ -28,11 +28,11 @@ testOnDatabases({
     assert.deepEqual(notes[0], { principal: 'ada', phase: 'admin', call_id: 'policy 1' })
   },
 
-  'who sets one tells everybody its version': async ({ database }) => {
-    const heard = Promise.withResolvers<string | undefined>()
-    const unlisten = await database.listen(policyChannel, heard.resolve)
+  'setting a policy notifies all processes of its version': async ({ database }) => {
+    const received = Promise.withResolvers<string | undefined>()
+    const unlisten = await database.listen(policyChannel, received.resolve)
     await policyRecords(database).add({ rules: [] }, ada)
-    assert.equal(await heard.promise, '1')
+    assert.equal(await received.promise, '1')
     await unlisten()
   },
 })

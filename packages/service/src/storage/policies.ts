@@ -3,7 +3,7 @@ import type { Rule, RulesOptions } from '@gantry/core'
 import { noteAudit } from './audit/entries.ts'
 import type { Database } from './databases/database.ts'
 
-/** Rules as they are written down. */
+/** A policy document. */
 export interface PolicyDocument extends RulesOptions {
   readonly rules: readonly Rule[]
 }
@@ -18,14 +18,14 @@ export interface StoredPolicy {
 }
 
 /**
- * The policies in the table `policies`: rows are only added, and the newest counts. Whoever adds one tells the channel
- * `gantry_policy`, and the audit who did it, in the same transaction.
+ * The policies in the table `policies`: rows are only added, and the newest counts. Adding one notifies the channel
+ * `gantry_policy` and writes an audit entry, in the same transaction.
  * - Errors: the database's; STORE_UNAVAILABLE too when others add at the same time again and again.
  */
 export interface PolicyRecords {
-  /** The newest, when it is newer than a version. */
+  /** The newest policy, when it is newer than a version. */
   since(version: number): Promise<StoredPolicy | undefined>
-  /** Makes a policy the newest; it must have been found sound before. */
+  /** Adds a policy as the newest; the caller must have checked it. */
   add(document: PolicyDocument, by: Identity): Promise<StoredPolicy>
 }
 
@@ -53,7 +53,7 @@ export function policyRecords(database: Database): PolicyRecords {
         const row = await addOnce(document, by)
         if (row !== undefined) return policyOf(row)
       }
-      throw new ToolError('STORE_UNAVAILABLE', 'Others change the policy at the same time; try again.')
+      throw new ToolError('STORE_UNAVAILABLE', 'The policy is being changed concurrently; try again.')
     },
   }
 }
@@ -66,7 +66,7 @@ function policyOf({ version, document, created_at, created_by }: PolicyRow): Sto
 
 const columns = 'version, document, created_at, created_by'
 const sinceSql = `select ${columns} from policies where version > $1 order by version desc limit 1`
-/** Of two who add at once, one finds its number taken and tries the next. */
+/** Of two concurrent inserts one conflicts on the version and is retried. */
 const insertSql = `
   insert into policies (version, document, created_by, created_for)
   select coalesce(max(version), 0) + 1, $1, $2, $3 from policies

@@ -5,14 +5,14 @@ import { someRow, verified } from './audit/audit.fixture.ts'
 import { createSealer } from './audit/sealer.ts'
 import { addRows, ago, type Stores, someCall, someEnd, testOnDatabases } from './calls.fixture.ts'
 import type { Row } from './databases/database.ts'
-import { removeExpired, removeStrayFiles } from './retention.ts'
+import { removeExpired, removeUnreferencedFiles } from './retention.ts'
 
 const { signal } = new AbortController()
 const day = 86_400_000
 const keep = { callsMs: 7 * day, auditMs: 365 * day, signal }
-const nothing = { calls: 0, artifacts: 0, files: 0, letters: 0, audit: 0 }
+const nothing = { calls: 0, artifacts: 0, files: 0, deadLetters: 0, audit: 0 }
 
-/** Calls that ended so many days ago. */
+/** Adds calls that ended `daysAgo`. */
 async function addEnded({ database }: Stores, ids: readonly string[], daysAgo: number, given: Row = {}): Promise<void> {
   await addRows(
     database,
@@ -40,7 +40,7 @@ async function keepFile({ database, store }: Stores, callId: string, content: st
 }
 
 testOnDatabases({
-  'a call that ended long ago goes with everything that belongs to it; the others stay whole': async (stores) => {
+  'an expired call is removed with all its rows and files, and other calls keep theirs': async (stores) => {
     const { database, store, files } = stores
     await addEnded(stores, ['old'], 8)
     await addEnded(stores, ['new'], 6)
@@ -63,14 +63,12 @@ testOnDatabases({
     for (const table of ['calls', 'results', 'attempts', 'events', 'journal', 'outbox', 'approvals', 'artifacts']) {
       assert.equal(await idsIn(stores, table), 'new', table)
     }
-    assert.equal(await idsIn(stores, 'audit'), 'new old', 'the audit record is kept longer')
+    assert.equal(await idsIn(stores, 'audit'), 'new old', 'the audit log is kept longer')
     assert.equal(await files(), 1)
     assert.deepEqual(await removeExpired(database, store, keep), nothing)
   },
 
-  'a call without an outcome stays, however old, and so does one that something is still to be sent about': async (
-    stores,
-  ) => {
+  'retention keeps a call without an outcome, and one with an unsent outbox message, however old': async (stores) => {
     const { database, store } = stores
     await addRows(database, 'calls', [someCall('waits', { created_at: ago(1_000 * day) })])
     await addRows(database, 'queue', [{ call_id: 'waits', tenant: 'acme' }])
@@ -88,7 +86,7 @@ testOnDatabases({
     assert.equal(await idsIn(stores, 'artifacts'), 'waits')
   },
 
-  'a call whose dead letter waits for a person stays as long as the audit record': async (stores) => {
+  'retention keeps a call with an open dead letter as long as the audit log': async (stores) => {
     const { database, store } = stores
     await addEnded(stores, ['open', 'redriven', 'discarded'], 300)
     await addEnded(stores, ['forgotten'], 400)
@@ -108,12 +106,12 @@ testOnDatabases({
       { id: 'without-call', ...deadLetter },
       { id: 'without-call-done', discarded_at: ago(0), ...deadLetter },
     ])
-    assert.deepEqual(await removeExpired(database, store, keep), { ...nothing, calls: 3, letters: 4 })
+    assert.deepEqual(await removeExpired(database, store, keep), { ...nothing, calls: 3, deadLetters: 4 })
     assert.equal(await idsIn(stores, 'calls'), 'open')
     assert.equal(await idsIn(stores, 'dead_letters', 'id'), 'l1 without-call')
   },
 
-  'a file goes with the last row that names it, and not before': async (stores) => {
+  'a file is removed with the last row that references it': async (stores) => {
     const { database, store, files } = stores
     await addEnded(stores, ['old'], 8)
     await addEnded(stores, ['new'], 1)
@@ -126,7 +124,7 @@ testOnDatabases({
     assert.equal(await store.has(digest, signal), false)
   },
 
-  'the payload of a call stays for the one that repeats it': async (stores) => {
+  'retention keeps the payload of a removed call while a redriven call references it': async (stores) => {
     const { database, store, files } = stores
     const payload_ref = await keepFile(stores, 'first', 'a large payload')
     await addEnded(stores, ['first'], 9, { payload: null, payload_ref })
@@ -138,7 +136,7 @@ testOnDatabases({
     assert.equal(await files(), 0)
   },
 
-  'a file that was kept for a call which never came goes after a day': async (stores) => {
+  'an artifact of a call that was never submitted is removed after a day': async (stores) => {
     const { database, store, files } = stores
     await keepFile(stores, 'never', 'x')
     assert.deepEqual(await removeExpired(database, store, keep), nothing)
@@ -147,7 +145,7 @@ testOnDatabases({
     assert.equal(await files(), 0)
   },
 
-  'the audit record goes from its oldest end, by whole seals, and stays verifiable': async (stores) => {
+  'retention removes the oldest audit entries by whole seals, and the rest stays verifiable': async (stores) => {
     const { database, store } = stores
     const { seal } = createSealer({ database })
     for (const days of [400, 400, 390, 380, 300, 400, 10]) {
@@ -162,7 +160,7 @@ testOnDatabases({
     assert.deepEqual([ok, rows, seals, retired?.seal], [true, 6 + 1 + 2, 4, 4])
   },
 
-  'many calls go in small batches, whoever removes, and each is counted once': async (stores) => {
+  'concurrent processes remove calls in small batches and count each once': async (stores) => {
     const { database, store, files } = stores
     const ids = Array.from({ length: 40 }, (_, index) => `c${index}`)
     await addEnded(stores, ids, 8)
@@ -173,7 +171,9 @@ testOnDatabases({
     assert.deepEqual([await idsIn(stores, 'calls'), await files()], ['', 0])
   },
 
-  'nothing is forgotten when a file cannot be removed, and an aborted signal stops between batches': async (stores) => {
+  'retention keeps the rows of files that cannot be removed, and an aborted signal stops it between batches': async (
+    stores,
+  ) => {
     const { database, store } = stores
     await addEnded(stores, ['a', 'b', 'c'], 8)
     for (const id of ['a', 'b', 'c']) await keepFile(stores, id, `of ${id}`)
@@ -189,9 +189,9 @@ testOnDatabases({
     assert.deepEqual([removed.calls, removed.files], [2, 2])
   },
 
-  'files that calls keep while others go are there in the end': async (stores) => {
+  'a file that new calls store while retention removes it from old ones exists in the end': async (stores) => {
     const { database, store } = stores
-    // Old and new calls have the same few contents, so that each removal meets somebody who has just put the same file.
+    // Old and new calls have the same few contents, so that each removal meets a put of the same file.
     const old = Array.from({ length: 30 }, (_, index) => `old${index}`)
     await addEnded(stores, old, 8)
     for (const id of old) await keepFile(stores, id, `content ${Number(id.slice(3)) % 3}`)
@@ -202,9 +202,9 @@ testOnDatabases({
     for (const { digest } of rows) assert.equal(await store.has(digest, signal), true, digest)
   },
 
-  'whoever keeps a file while the same one is being removed waits, and then puts it again': async (stores, t) => {
+  'a put of a file waits for a removal of the same file, and then writes it again': async (stores, t) => {
     const { database, store } = stores
-    if (database.kind === 'pglite') return t.skip('it has one connection, so nobody adds a row while one is removed')
+    if (database.kind === 'pglite') return t.skip('PGlite has one connection, so no row is added while one is removed')
     await addEnded(stores, ['old'], 8)
     const digest = await keepFile(stores, 'old', 'contested')
     let adding: Promise<string> | undefined
@@ -225,15 +225,15 @@ testOnDatabases({
     assert.equal(await store.has(digest, signal), true)
   },
 
-  'files that no row ever named go when they are old, and the named ones stay': async (stores) => {
+  'removeUnreferencedFiles removes old files that no row references, and keeps the others': async (stores) => {
     const { database, store, files } = stores
     await keepFile(stores, 'c1', 'named')
     const payload_ref = (await store.put(Buffer.from('payload'), { maxBytes: 99, signal })).digest
     await addRows(database, 'calls', [someCall('c2', { payload: null, payload_ref })])
-    for (const n of [1, 2, 3]) await store.put(Buffer.from(`stray ${n}`), { maxBytes: 99, signal })
-    assert.equal(await removeStrayFiles(database, store, { signal }), 0)
+    for (const n of [1, 2, 3]) await store.put(Buffer.from(`loose ${n}`), { maxBytes: 99, signal })
+    assert.equal(await removeUnreferencedFiles(database, store, { signal }), 0)
     const aged: ArtifactStore = { ...store, list: () => store.list?.(-day) ?? assert.fail() }
-    assert.equal(await removeStrayFiles(database, aged, { batch: 2, signal }), 3)
+    assert.equal(await removeUnreferencedFiles(database, aged, { batch: 2, signal }), 3)
     assert.equal(await files(), 2)
   },
 })

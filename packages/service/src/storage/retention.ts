@@ -9,13 +9,13 @@ interface RetentionOptions {
   /** How long a call is kept after it has ended. */
   readonly callsMs: number
   /**
-   * How long the audit record is kept, which is a day at least, and a call whose dead letter nobody has dealt with;
+   * How long the audit log is kept, which is a day at least, and a call whose dead letter is open;
    * longer than `callsMs`.
    */
   readonly auditMs: number
-  /** Calls, or seals of the audit record, in one transaction. */
+  /** Calls, or seals of the audit log, per transaction. */
   readonly batch?: number
-  /** What seals are made with, which proves that what is gone from the audit record was removed by its retention. */
+  /** Keys of seals, which prove that retention removed entries of the audit log. */
   readonly auditKeys?: readonly SealKey[]
   readonly signal: AbortSignal
 }
@@ -24,25 +24,25 @@ interface RetentionOptions {
 interface Removed {
   readonly calls: number
   readonly artifacts: number
-  /** Files that nothing named any more. */
+  /** Files that no row references. */
   readonly files: number
-  readonly letters: number
+  readonly deadLetters: number
   readonly audit: number
 }
 
 /**
- * Removes what is older than its retention, oldest first, in small transactions, until there is no more or the signal
- * aborts. A call goes as a whole: outcome, attempts, events, journal, outbox, approvals, dead letters, artifacts. One
- * without an outcome stays, and so does one that something is still to be sent about.
- * - Concurrency: any number of processes at once; each takes what no other has.
- * - Errors: the database's and the artifact store's; the batch in which one happens is not removed.
+ * Removes expired data, oldest first, in small transactions, until there is no more or the signal aborts. A call is
+ * removed with its outcome, attempts, events, journal, outbox, approvals, dead letters and artifacts. A call without an
+ * outcome is kept, and so is one with an unsent outbox item.
+ * - Concurrency: any number of processes; each skips rows that another has locked.
+ * - Errors: the database's and the artifact store's; the failed batch is not removed.
  */
 export async function removeExpired(
   database: Database,
   store: ArtifactStore,
   { callsMs, auditMs, batch = 200, auditKeys = [], signal }: RetentionOptions,
 ): Promise<Removed> {
-  const removed = { calls: 0, artifacts: 0, files: 0, letters: 0, audit: 0 }
+  const removed = { calls: 0, artifacts: 0, files: 0, deadLetters: 0, audit: 0 }
   const repeat = async (step: (queries: Queries) => Promise<number>): Promise<void> => {
     for (let found = batch; found >= batch && !signal.aborted; ) found = await database.transaction(step)
   }
@@ -53,7 +53,7 @@ export async function removeExpired(
     if (gone === undefined) return 0
     const files = await removeUnnamed(queries, store, JSON.parse(gone.digests))
     removed.calls += gone.calls
-    removed.letters += gone.letters
+    removed.deadLetters += gone.dead_letters
     removed.artifacts += gone.artifacts
     removed.files += files
     return ended.length
@@ -66,27 +66,27 @@ export async function removeExpired(
   })
   await repeat(async (queries) => {
     const deadLetters = await queries.query(lettersSql, [callsMs, auditMs, batch])
-    removed.letters += deadLetters.length
+    removed.deadLetters += deadLetters.length
     return deadLetters.length
   })
   await repeat(async (queries) => (await queries.query(unsentSql, [callsMs, batch])).length)
   await repeat(async (queries) => {
     const rows = await retireAudit(queries, { keepMs: auditMs, most: batch, keys: auditKeys })
     removed.audit += rows
-    // Seals have different numbers of rows, so there may be more as long as there was any.
+    // Seals have different numbers of entries, so there may be more as long as any was removed.
     return rows === 0 ? 0 : batch
   })
   return removed
 }
 
-/** A put whose process died before it could write the row is this old before its file is looked for. */
-const strayMs = 86_400_000
+/** Minimum age of an unreferenced file, because its put may not have written the row yet. */
+const unreferencedMs = 86_400_000
 
 /**
- * Removes files that no row ever named, because a process died in between; for a store that can list what it has.
- * It looks at every file, so once a day is often enough. Answers how many there were.
+ * Removes files that no row references, because a process was lost before it wrote the row; for stores that can list
+ * files. It reads every file name, so once a day is enough. Returns how many were removed.
  */
-export async function removeStrayFiles(
+export async function removeUnreferencedFiles(
   database: Database,
   store: ArtifactStore,
   { batch = 200, signal }: Pick<RetentionOptions, 'batch' | 'signal'>,
@@ -97,7 +97,7 @@ export async function removeStrayFiles(
     removed += await database.transaction((queries) => removeUnnamed(queries, store, digests))
     digests = []
   }
-  for await (const digest of store.list?.(strayMs) ?? []) {
+  for await (const digest of store.list?.(unreferencedMs) ?? []) {
     if (signal.aborted) return removed
     if (digests.push(digest) >= batch) await removeBatch()
   }
@@ -105,12 +105,12 @@ export async function removeStrayFiles(
   return removed
 }
 
-type Gone = { calls: number; letters: number; artifacts: number; digests: string }
+type Gone = { calls: number; dead_letters: number; artifacts: number; digests: string }
 
 /**
- * Removes the files that no row names now. Whoever adds a row of the same content waits meanwhile, and then finds out
- * that the file is gone. Should the transaction fail after this, its rows name files that are not there: they are of
- * calls past their retention, and go next time.
+ * Removes the files that no row references. A transaction that adds a row of the same content waits, and then finds the
+ * file missing. When this transaction fails afterwards, its rows reference missing files; these rows belong to expired
+ * calls and are removed next time.
  */
 export async function removeUnnamed(
   queries: Queries,
@@ -125,7 +125,7 @@ export async function removeUnnamed(
   return unnamed.length
 }
 
-// What could not be sent, and is about no call with which it would go.
+// Failed items without a call, with which they would be removed.
 const unsentSql = `
   delete from outbox where id = any (array(
     select id from outbox
@@ -133,7 +133,7 @@ const unsentSql = `
   ))
   returning id`
 
-// What a person has yet to decide about keeps its call, because a redrive needs it.
+// An open dead letter keeps its call, because a redrive needs it.
 const endedSql = `
   select r.call_id
   from results r
@@ -164,14 +164,14 @@ const callsSql = `
   calls_gone as (delete from calls where call_id in (select call_id from gone) returning payload_ref)
   select
     (select count(*) from calls_gone) as calls,
-    (select count(*) from letters_gone) as letters,
+    (select count(*) from letters_gone) as dead_letters,
     (select count(*) from artifacts_gone) as artifacts,
     (
       select coalesce(json_agg(digest), '[]')::text
       from (select digest from artifacts_gone union select payload_ref from calls_gone where payload_ref is not null) as d
     ) as digests`
 
-/** Files that were kept for a call which was never admitted; a call in the making has its row long before this. */
+/** Artifacts of calls that were never admitted; an admitted call has its row long before this age. */
 const orphansSql = `
   delete from artifacts where id in (
     select a.id from artifacts a
@@ -182,7 +182,7 @@ const orphansSql = `
   )
   returning digest`
 
-/** Letters without a call, which go by themselves. */
+/** Dead letters without a call, which are removed on their own. */
 const lettersSql = `
   delete from dead_letters where id in (
     select d.id from dead_letters d
@@ -198,25 +198,25 @@ const lettersSql = `
   )
   returning id`
 
-/** In one order everywhere, so that nobody waits for somebody who waits for him. */
+/** Always in the same order, to avoid deadlocks. */
 const lockSql = `
   select pg_advisory_xact_lock(key)
   from (
     select distinct hashtextextended(digest, 0) as key from json_array_elements_text($1::json) as digest order by key
   ) as keys`
 
-// A call that was redriven has its payload from the first one, without a row of its own for it.
+// A redriven call references the payload of the first call, without a row of its own.
 const unnamedSql = `
   select d.digest from json_array_elements_text($1::json) as d(digest)
   where not exists (select from artifacts a where a.digest = d.digest)
     and not exists (select from calls c where c.payload_ref = d.digest)`
 
 const retentionMs = 10 * 60_000
-const strayFilesMs = 24 * 3_600_000
-/** A process that is started anew every hour must clean up too. */
+const unreferencedFilesMs = 24 * 3_600_000
+/** Delay of the first run, so that a process that restarts every hour cleans up too. */
 const firstMs = 60_000
 
-/** Removes what is older than its retention, and files that nothing names. */
+/** The periodic jobs that remove expired data and unreferenced files. */
 export function retentionJobs(
   database: Database,
   files: ArtifactStore,
@@ -228,10 +228,10 @@ export function retentionJobs(
   return [
     { name: 'retention', everyMs: retentionMs, firstMs, work: expire },
     {
-      name: 'stray files',
-      everyMs: strayFilesMs,
+      name: 'unreferenced files',
+      everyMs: unreferencedFilesMs,
       firstMs: 10 * firstMs,
-      work: () => removeStrayFiles(database, files, how),
+      work: () => removeUnreferencedFiles(database, files, how),
     },
   ]
 }

@@ -10,7 +10,7 @@ import { eventRecords } from './events.ts'
 const { signal } = new AbortController()
 const artifactId = `art_${'0'.repeat(32)}`
 
-/** The same statements, as they would be had somebody forgotten to ask for the tenant. */
+/** Runs statements with their conditions on the tenant removed. */
 function forgetful(queries: Queries): Queries {
   return {
     query: (sql, parameters) =>
@@ -18,7 +18,7 @@ function forgetful(queries: Queries): Queries {
   }
 }
 
-/** What a tenant finds of a call of `acme` with all that belongs to it, wherever it looks. */
+/** The kinds of rows of a call of `acme` that a tenant can read. */
 async function found(database: Database, store: ArtifactStore, tenant: string): Promise<string[]> {
   const artifacts = artifactRecords(database, store)
   const views = callViews(database, artifacts)
@@ -31,7 +31,7 @@ async function found(database: Database, store: ArtifactStore, tenant: string): 
     outcome: async () => (await views.outcomes(['c1'], signal, tenant)).get('c1'),
     artifact: () => artifacts.find(artifactId, tenant),
     letter: () => deadLetters.get('d1', tenant),
-    letters: async () => (await deadLetters.list({}, tenant)).items[0],
+    deadLetters: async () => (await deadLetters.list({}, tenant)).items[0],
     events: () => events.after('c1', tenant, 0, 10),
     'recent events': async () => (await events.recent('c1', tenant, 10))[0],
   }
@@ -61,24 +61,27 @@ const everything = [
   'outcome',
   'artifact',
   'letter',
-  'letters',
+  'deadLetters',
   'events',
   'recent events',
 ]
 
 testOnDatabases({
-  'a tenant finds all of its own and nothing of another’s': async ({ database, store }) => {
+  'a tenant reads all rows of its own and none of another tenant': async ({ database, store }) => {
     await fill(database)
     assert.deepEqual(await found(database, store, 'acme'), everything)
     assert.deepEqual(await found(database, store, 'umbrella'), [])
   },
 
-  'a statement that forgot to ask for the tenant shows nothing more': async ({ database, store }) => {
+  'row-level security hides other tenants from a statement without a condition on the tenant': async ({
+    database,
+    store,
+  }) => {
     await fill(database)
     const kept: Database = { ...database, asTenant: (tenant) => forgetful(database.asTenant(tenant)) }
     assert.deepEqual(await found(kept, store, 'acme'), everything)
     assert.deepEqual(await found(kept, store, 'umbrella'), [])
-    // Had they been read with the rights of the service, all of it would have been shown.
+    // With the rights of the service the same statements return the rows of all tenants.
     const open: Database = { ...database, asTenant: () => forgetful(database) }
     assert.deepEqual(await found(open, store, 'umbrella'), everything)
   },

@@ -6,7 +6,7 @@ import { createWakeSignal } from './wake-signal.ts'
 const { signal } = new AbortController()
 const forEver = 2 ** 30
 
-test('a ring wakes the one who waits', async () => {
+test('ring() wakes the waiter', async () => {
   const wakeSignal = createWakeSignal()
   const waiting = wakeSignal.wait(forEver, signal)
   wakeSignal.ring()
@@ -14,7 +14,7 @@ test('a ring wakes the one who waits', async () => {
   assert.equal(getEventListeners(signal, 'abort').length, 0)
 })
 
-test('a ring that nobody waited for ends the next wait, and no other', async () => {
+test('ring() without a waiter ends the next wait and no later one', async () => {
   const wakeSignal = createWakeSignal()
   wakeSignal.ring()
   wakeSignal.ring()
@@ -29,7 +29,7 @@ test('a ring that nobody waited for ends the next wait, and no other', async () 
   await second
 })
 
-test('a wait ends with its time and with its signal', async () => {
+test('wait() ends at its timeout and when its signal is aborted', async () => {
   const wakeSignal = createWakeSignal()
   await wakeSignal.wait(1, signal)
   const controller = new AbortController()

@@ -1,7 +1,8 @@
-/** Wakes one who waits. A ring that nobody waits for is kept for the next wait, so that none is missed while looking. */
+import { onAbort } from '@gantry/core/internal/resilience/abort'
+/** Wakes its one waiter. A ring without a waiter is kept for the next wait, so that none is missed. */
 export interface WakeSignal {
   ring(): void
-  /** Resolves after a ring, after the time, or when the signal aborts, whichever is first; never rejects. */
+  /** Resolves after a ring, at the timeout, or when the signal aborts, whichever is first; never rejects. */
   wait(ms: number, signal: AbortSignal): Promise<void>
 }
 
@@ -18,12 +19,12 @@ export function createWakeSignal(): WakeSignal {
         await new Promise<void>((resolve) => {
           const end = (): void => {
             clearTimeout(timer)
-            signal.removeEventListener('abort', end)
+            stopListening()
             wake = undefined
             resolve()
           }
           const timer = setTimeout(end, ms)
-          signal.addEventListener('abort', end)
+          const stopListening = onAbort(signal, end)
           wake = end
         })
       }

@@ -13,7 +13,7 @@ const someone = {
 } as const
 
 testOnDatabases({
-  'a worker is listed as it last told of itself, until it leaves': async ({ database }) => {
+  'a worker is listed as it last reported, until it leaves': async ({ database }) => {
     const workers = workerRecords(database)
     await workers.report({ ...someone, state: 'starting' })
     const [first] = await workers.list()
@@ -28,7 +28,7 @@ testOnDatabases({
     assert.deepEqual(await workers.list(), [])
   },
 
-  'a worker that is not heard of is gone, and back when it speaks again': async ({ database }) => {
+  'a worker is listed as gone 30 s after its last heartbeat, and as ready with the next one': async ({ database }) => {
     const workers = workerRecords(database)
     await workers.report(someone)
     await database.query(`update workers set seen_at = now() - interval '29 seconds'`)
@@ -39,7 +39,7 @@ testOnDatabases({
     assert.equal((await workers.list())[0]?.state, 'ready')
   },
 
-  'rows of workers that are long gone are removed by those that are there': async ({ database }) => {
+  'a report of any worker removes the rows of workers that have been gone for a day': async ({ database }) => {
     const workers = workerRecords(database)
     await workers.report({ ...someone, worker: 'old' })
     await workers.report({ ...someone, worker: 'asleep' })

@@ -1,8 +1,9 @@
 import { hostname } from 'node:os'
 import type { WorkerView } from '@gantry/contract'
+import type { DatabaseClock } from './calls/lease-time.ts'
 import type { Queries } from './databases/database.ts'
 
-/** A process as it tells of itself. */
+/** The heartbeat of a process. */
 interface WorkerReport {
   readonly worker: string
   readonly host: string
@@ -13,17 +14,17 @@ interface WorkerReport {
   readonly state: Exclude<WorkerView['state'], 'gone'>
 }
 
-/** Who works, as last heard, in the table `workers`. Nothing depends on it: leases alone decide who may work. */
+/** Heartbeats of processes, in the table `workers`. Informational only: leases decide which worker runs a call. */
 export interface WorkerRecords {
   /**
-   * Says that it is there and how it is doing; to be said every ten seconds. Rows that are a day old go. Resolves with the
-   * time of the database.
+   * Writes the heartbeat of a process, every ten seconds, and removes rows that are a day old. Resolves with the time
+   * of the database.
    */
   report(worker: WorkerReport): Promise<Date>
   /** The time of the database. */
   time(): Promise<Date>
   leave(worker: string): Promise<void>
-  /** Those not heard of for half a minute are `gone`. */
+  /** Workers without a heartbeat for half a minute are `gone`. */
   list(): Promise<readonly WorkerView[]>
 }
 
@@ -55,14 +56,14 @@ export function workerRecords(database: Queries): WorkerRecords {
 
 interface HeartbeatOptions extends Pick<WorkerReport, 'worker' | 'roles' | 'slots'> {
   readonly workers: Pick<WorkerRecords, 'report'>
-  /** Learns from the time that the database answers with. */
+  /** Corrected with the time of the database. */
   readonly clock: Pick<DatabaseClock, 'learn'>
-  /** Undefined in a process that executes no calls. */
+  /** Undefined in a process without the role worker. */
   readonly running: { readonly running: number } | undefined
   readonly lifecycle: Pick<WorkerReport, 'state'>
 }
 
-/** The heartbeat of this process, which also shows whether the database takes writes. */
+/** The heartbeat of this process, which also probes whether the database accepts writes. */
 export function createHeartbeat(options: HeartbeatOptions): () => Promise<void> {
   const { workers, clock, worker, roles, slots, running, lifecycle } = options
   const host = hostname()
@@ -99,36 +100,3 @@ const listSql = `
     case when seen_at < now() - interval '30 seconds' then 'gone' else state end as state
   from workers
   order by started_at, worker`
-
-/**
- * The time of the database, on every worker: what is recorded of a call must not depend on whose clock is wrong.
- *
- * It runs by the monotonic clock of this process. Each answer of the database bounds the difference between the two,
- * because the time in it was read between the question and the answer. An estimate within these bounds stays, unless they
- * are the narrowest so far.
- */
-export interface DatabaseClock {
-  /** Milliseconds since 1970; of this machine's clock until something was learnt. */
-  now(): number
-  /** Asks for the time and learns from the answer; rejects as `read` does. */
-  learn(read: () => Promise<Date>): Promise<void>
-}
-
-export function createDatabaseClock(
-  monotonic: () => number = () => performance.now(),
-  wall: () => number = Date.now,
-): DatabaseClock {
-  let known: { readonly offset: number; readonly width: number } | undefined
-  return {
-    now: () => Math.floor(known === undefined ? wall() : monotonic() + known.offset),
-    async learn(read) {
-      const asked = monotonic()
-      const at = (await read()).getTime()
-      const answered = monotonic()
-      const width = answered - asked
-      const isPossible = known !== undefined && known.offset >= at - answered && known.offset <= at - asked
-      if (known !== undefined && isPossible && width >= known.width) return
-      known = { offset: at - (asked + answered) / 2, width }
-    },
-  }
-}

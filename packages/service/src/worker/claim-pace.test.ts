@@ -4,7 +4,7 @@ import { createClaimPace } from './worker.ts'
 
 const none = () => 0
 
-test('nothing is claimed ahead before a call has ended, and after short ones as many as a tenth of a second takes', () => {
+test('no call is claimed ahead before one has ended, and then as many as the slots run in a tenth of a second', () => {
   const pace = createClaimPace(8, 500)
   assert.equal(pace.ahead(false, none), 0)
   pace.ran(10)
@@ -12,7 +12,7 @@ test('nothing is claimed ahead before a call has ended, and after short ones as 
   assert.equal(pace.ahead(true, none), 8)
 })
 
-test('slots whose calls take much longer than those before do not count, so that nothing is claimed ahead of long calls', () => {
+test('slots whose calls run much longer than earlier ones do not count, so that nothing is claimed ahead of long calls', () => {
   const pace = createClaimPace(8, 500)
   for (let n = 0; n < 150; n++) pace.ran(1)
   assert.equal(pace.ahead(false, none), 500)

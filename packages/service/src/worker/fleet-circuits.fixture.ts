@@ -2,7 +2,7 @@ import { createServer, connect as dial, type Socket } from 'node:net'
 import type { TestContext } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Backend, type BreakerEvent, defineTool, type Executor } from '@gantry/core'
-import { summarizeCircuits } from '@gantry/core/internal/resilience/circuit-summary'
+import { summarizeCircuits } from '@gantry/core/internal/resilience/circuit-state'
 import { createExecutor } from '@gantry/tools'
 import { createBus } from '../observe/bus.ts'
 import type { Database } from '../storage/databases/database.ts'
@@ -19,30 +19,30 @@ export interface SharedBackend {
 export interface Member {
   readonly fleet: FleetCircuits
   readonly events: BreakerEvent[]
-  /** How a call of the tool ended: `ok` or the code. */
+  /** The status of a call of the tool: `ok` or the code. */
   call(): Promise<string>
   readonly state: string | undefined
-  /** When its rest is over, by its own clock; 0 when it does not rest. */
+  /** The end of its open time, by its own clock; 0 when it is not open. */
   readonly retryAt: number
-  /** As a reload of the configuration does. */
+  /** Replaces the executor as a reload of the configuration does. */
   replace(): void
   readonly executor: Executor
 }
 
 export const key = 'test:it @ remote:a'
 
-/** Opens at the second fault, for a rest of 150 to 300 ms the first time. */
+/** Opens at the second fault, for 150 to 300 ms the first time. */
 const breaker = { minCalls: 2, openMs: 300, maxOpenMs: 5_000 }
 
 export interface MemberOptions extends Partial<Pick<FleetCircuitsOptions, 'everyMs' | 'leaseMs' | 'askMs'>> {
   readonly worker: string
   readonly url: string
   readonly backend: SharedBackend
-  /** What is to be different about its database. */
+  /** Changes its database. */
   readonly changed?: (database: Database) => Database
 }
 
-/** Puts a process into the fleet; it leaves with the test. */
+/** Adds a process to the fleet; it leaves with the test. */
 export async function joinFleet(t: TestContext, options: MemberOptions): Promise<Member> {
   const { worker, url, backend, changed = (same) => same, ...rest } = options
   const opened = await openPostgres({ url, connections: 3, connectMs: 1_000 })
@@ -50,7 +50,11 @@ export async function joinFleet(t: TestContext, options: MemberOptions): Promise
   const events: BreakerEvent[] = []
   bus.on('circuit:changed', (event) => events.push(event))
   const fleet = createFleetCircuits({
-    ...{ database: changed(opened), bus, worker, everyMs: 100, ...rest },
+    database: changed(opened),
+    bus,
+    worker,
+    everyMs: 100,
+    ...rest,
     circuits: () => executor.circuits,
   })
   const make = (): Executor => {
@@ -64,7 +68,8 @@ export async function joinFleet(t: TestContext, options: MemberOptions): Promise
     }
     const trials = fleet.trials === undefined ? {} : { trials: fleet.trials }
     const made = createExecutor({
-      ...{ backends: [remote], tools: [it, own] },
+      backends: [remote],
+      tools: [it, own],
       safeguards: { breaker, backends: { local: {} }, ...trials },
     })
     made.on('circuit:changed', (event) => bus.emit('circuit:changed', event))
@@ -102,27 +107,33 @@ export async function joinFleet(t: TestContext, options: MemberOptions): Promise
 
 const inputSchema = { type: 'object' } as const
 const it = defineTool({
-  ...{ namespace: 'test', name: 'it', description: 'It.', inputSchema },
+  namespace: 'test',
+  name: 'it',
+  description: 'It.',
+  inputSchema,
   backends: [{ kind: 'remote', name: 'a' }],
 })
-/** A function of the process, which always breaks. */
+/** A local tool, which always throws. */
 const own = defineTool({
-  ...{ namespace: 'test', name: 'own', description: 'Its own.', inputSchema },
+  namespace: 'test',
+  name: 'own',
+  description: 'Its own.',
+  inputSchema,
   run: () => {
     throw new Error('broken', { cause: 'here' })
   },
 })
 
-/** Waits until something is so, for half a minute at most. */
+/** Waits until the condition holds, for half a minute at most. */
 export async function until(isSo: () => unknown): Promise<void> {
   const last = performance.now() + 30_000
   while (!(await isSo())) {
-    if (performance.now() > last) throw new Error(`it never was so: ${isSo}`)
+    if (performance.now() > last) throw new Error(`the condition never held: ${isSo}`)
     await sleep(5)
   }
 }
 
-/** A way to a database that can be cut, or be silent, and mended. */
+/** A connection to a database that can be cut, silenced, and restored. */
 export async function openLink(t: TestContext, url: string) {
   const target = new URL(url)
   const sockets = new Set<Socket>()
@@ -162,8 +173,8 @@ export async function openLink(t: TestContext, url: string) {
     silence() {
       way = 'silent'
     },
-    /** What was said into the silence is lost, so its connections go. */
-    mend() {
+    /** Bytes sent during the silence are lost, so its connections are closed. */
+    repair() {
       if (way === 'silent') end()
       way = 'open'
     },

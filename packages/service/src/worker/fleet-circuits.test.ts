@@ -17,7 +17,7 @@ import { createFleetCircuits } from './fleet-circuits.ts'
 
 const well = (): string => 'well'
 const down = (): never => {
-  throw new ToolError('BACKEND_UNAVAILABLE', 'Nobody is there.')
+  throw new ToolError('BACKEND_UNAVAILABLE', 'The backend is unreachable.')
 }
 
 /** A database for a fleet, and a backend that all of it calls. */
@@ -36,7 +36,7 @@ async function open(member: Member): Promise<void> {
 
 const all = (members: readonly Member[], state: string): boolean => members.every((one) => one.state === state)
 
-/** Whether a call would ask for the trial. */
+/** Whether a call would claim the trial. */
 const isDue = ({ retryAt }: Member): boolean => retryAt > 0 && retryAt <= performance.timeOrigin + performance.now()
 
 function eventsOf(members: readonly Member[]): string[] {
@@ -45,7 +45,7 @@ function eventsOf(members: readonly Member[]): string[] {
   )
 }
 
-test('a circuit that opens in one process is open in all; then one call of the fleet tries it, and closes it for all', async (t) => {
+test('a circuit that opens in one process opens in all; then one trial call of the fleet closes it for all', async (t) => {
   const { backend, join } = await setUp(t)
   const members = await Promise.all(['a', 'b', 'c'].map((worker) => join(worker)))
   const [first] = members
@@ -70,18 +70,18 @@ test('a circuit that opens in one process is open in all; then one call of the f
   assert.equal(ended.at(-1), 'ok')
   await until(() => all(members, 'closed'))
 
-  const told = eventsOf(members)
-  assert.equal(told.filter((one) => one.endsWith('trial')).length, 1)
+  const events = eventsOf(members)
+  assert.equal(events.filter((one) => one.endsWith('trial')).length, 1)
   assert.deepEqual(
-    ['0 opened', '1 opened elsewhere', '2 opened elsewhere'].filter((one) => !told.includes(one)),
+    ['0 opened', '1 opened elsewhere', '2 opened elsewhere'].filter((one) => !events.includes(one)),
     [],
   )
-  assert.equal(told.filter((one) => /closed$/.test(one)).length, 1)
-  assert.equal(told.filter((one) => /closed elsewhere$/.test(one)).length, 2)
-  assert.equal(told.length, 7)
+  assert.equal(events.filter((one) => /closed$/.test(one)).length, 1)
+  assert.equal(events.filter((one) => /closed elsewhere$/.test(one)).length, 2)
+  assert.equal(events.length, 7)
 })
 
-test('a trial that fails lets the whole fleet rest for longer', async (t) => {
+test('a failed trial keeps the circuit open for longer in the whole fleet', async (t) => {
   const { database, backend, join } = await setUp(t)
   const members = await Promise.all(['a', 'b'].map((worker) => join(worker)))
   const [first, second] = members
@@ -103,7 +103,7 @@ test('a trial that fails lets the whole fleet rest for longer', async (t) => {
   assert.equal(backend.calls, 4)
 })
 
-test('what was not heard is found by looking', async (t) => {
+test('a process finds changes by polling when no notification arrives', async (t) => {
   const { backend, join } = await setUp(t)
   const deaf = (database: Database): Database => ({ ...database, listen: async () => async () => undefined })
   const members = await Promise.all([join('a'), join('b', { changed: deaf })])
@@ -116,7 +116,7 @@ test('what was not heard is found by looking', async (t) => {
   await until(() => all(members, 'closed'))
 })
 
-test('a process that joins, or reads its configuration again, knows what is open', async (t) => {
+test('a process that joins, or reloads its configuration, reads the open circuits', async (t) => {
   const { join } = await setUp(t)
   const first = await join('a')
   await open(first)
@@ -129,7 +129,7 @@ test('a process that joins, or reads its configuration again, knows what is open
   assert.equal(late.state, 'open')
 })
 
-test('when the process that tries dies, another tries, and the verdict of the dead one is not heard', async (t) => {
+test('when the process with the trial dies, another takes the trial, and the verdict of the dead one is ignored', async (t) => {
   const { url, database, backend, join } = await setUp(t)
   const link = await openLink(t, url)
   const dying = await join('a', { url: link.url, leaseMs: 600_000 })
@@ -144,21 +144,21 @@ test('when the process that tries dies, another tries, and the verdict of the de
   link.cut()
   backend.answer = well
   await until(() => isDue(other))
-  assert.equal(await other.call(), 'CIRCUIT_OPEN', 'nobody knows yet that it died')
+  assert.equal(await other.call(), 'CIRCUIT_OPEN', 'its death is not known yet')
   await database.query('update circuits set trial_until = now()')
   await until(async () => (await other.call()) === 'ok')
   assert.equal(other.state, 'closed')
   await until(async () => (await database.query('select key from circuits')).length === 0)
-  link.mend()
+  link.repair()
   await until(() => dying.state === 'closed')
-  lost.reject(new ToolError('BACKEND_UNAVAILABLE', 'Nobody was there.'))
+  lost.reject(new ToolError('BACKEND_UNAVAILABLE', 'The backend was unreachable.'))
   assert.equal(await trial, 'BACKEND_UNAVAILABLE')
   await dying.fleet.sync()
   assert.deepEqual(await database.query('select key from circuits'), [])
   assert.equal(other.state, 'closed')
 })
 
-test('a trial that takes long is kept, and one that says nothing is soon for others', async (t) => {
+test('the lease of a long trial is renewed, and a trial without a renewal goes to another process', async (t) => {
   const { database, backend, join } = await setUp(t)
   const [first, second] = await Promise.all([join('a', { askMs: 200 }), join('b')])
   await open(first)
@@ -185,7 +185,7 @@ test('a trial that takes long is kept, and one that says nothing is soon for oth
 })
 
 for (const how of ['cut', 'silence'] as const) {
-  test(`with the database away (${how}), a process opens, tries and closes for itself, and tells when it is back`, async (t) => {
+  test(`with the database unavailable (${how}), a process opens, tries and closes by itself, and publishes when it is back`, async (t) => {
     const { url, database, backend, join } = await setUp(t)
     const link = await openLink(t, url)
     const lonely = await join('a', { url: link.url, askMs: 200 })
@@ -200,7 +200,7 @@ for (const how of ['cut', 'silence'] as const) {
     backend.answer = down
     await open(lonely)
     assert.deepEqual(await database.query('select key from circuits'), [])
-    link.mend()
+    link.repair()
     await until(() => other.state === 'open')
     backend.answer = well
     await until(async () => (await other.call()) === 'ok')
@@ -208,7 +208,7 @@ for (const how of ['cut', 'silence'] as const) {
   })
 }
 
-test('circuits of functions of the process are its own', async (t) => {
+test('circuits of local tools are not shared', async (t) => {
   const { database, join } = await setUp(t)
   const [first, second] = await Promise.all([join('a'), join('b')])
   const ownState = (member: Member): string | undefined =>
@@ -221,7 +221,7 @@ test('circuits of functions of the process are its own', async (t) => {
   assert.deepEqual(await database.query('select key from circuits'), [])
 })
 
-test('with a database of its own a process is no fleet', async () => {
+test('a process with an embedded database shares no circuits', async () => {
   const executor = createExecutor()
   const fleet = createFleetCircuits({
     database: { exclusive: true } as Database,
@@ -248,7 +248,7 @@ test('a reset closes a circuit in every process, also one that processes do not 
     second.fleet.states().find((one) => one.circuit === 'test:own @ local')?.state
   for (let call = 0; call < 2; call++) await second.executor.run('test:own')
   assert.equal(ownState(), 'open')
-  assert.equal(await second.fleet.reset({ circuit: 'test:it @ remote:a', tenant: 'nobody' }), false)
+  assert.equal(await second.fleet.reset({ circuit: 'test:it @ remote:a', tenant: 'unknown' }), false)
   assert.equal(await second.fleet.reset({ circuit: 'test:it @ remote:a' }), true)
   await until(() => all(members, 'closed'))
   assert.deepEqual(await database.query('select key from circuits'), [])

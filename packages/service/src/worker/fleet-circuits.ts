@@ -1,7 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { ToolError } from '@gantry/contract'
+import { isObject, isText } from '@gantry/contract/internal/json'
 import type { CircuitControl, SafeguardOptions } from '@gantry/core'
-import { circuitKey, readCircuitKey, type TenantState } from '@gantry/core/internal/resilience/circuit-summary'
+import { within } from '@gantry/core/internal/resilience/abort'
+import { circuitKey, readCircuitKey, type TenantState } from '@gantry/core/internal/resilience/circuit-state'
 import type { Bus, WorkerEvents } from '../observe/bus.ts'
+import { observedOperation } from '../observe/dependency-health.ts'
 import {
   type CircuitReset,
   circuitChannel,
@@ -17,45 +20,44 @@ export interface FleetCircuitsOptions {
   readonly bus: Bus
   /** The name of this process among all. */
   readonly worker: string
-  /** The circuits of the present configuration; asked for from `start` on. */
+  /** The circuits of the current configuration; read from `start` on. */
   readonly circuits: () => CircuitControl
-  /** How often it looks for what it did not hear. */
+  /** The interval of polling without a notification. */
   readonly everyMs?: number
-  /** How long a worker that does not renew it keeps a trial; several times `everyMs`. */
+  /** The time that a worker keeps a trial without renewing it; several times `everyMs`. */
   readonly leaseMs?: number
-  /** How long a call waits for the answer whether it may be a trial. */
+  /** The timeout of a call's claim to the trial. */
   readonly askMs?: number
 }
 
 /** The circuits of this process as part of a fleet's. */
 export interface FleetCircuits {
-  /** For the safeguards of the executor; absent where nobody else has this database. */
+  /** For the safeguards of the executor; absent where no other process uses this database. */
   readonly trials?: NonNullable<SafeguardOptions['trials']>
   start(): Promise<void>
-  /** Tells the others what they do not know, and takes over what they know; never rejects. */
+  /** Writes the changes of this process and applies those of others; never rejects. */
   sync(): Promise<void>
-  /** As the fleet sees them: a circuit that is tried elsewhere is on trial. */
+  /** As the fleet sees them: a circuit whose trial runs in another process is on trial. */
   states(): readonly TenantState[]
-  /** Closes a circuit in every process; whether it was not closed here or in the table. */
+  /** Closes a circuit in every process; resolves with whether it was open here or in the table. */
   reset(reset: CircuitReset): Promise<boolean>
   stop(): Promise<void>
 }
 
-/** What this process found out and the table does not know yet. */
+/** A change of this process that is not in the table yet. */
 type Change = { readonly kind: 'opened'; readonly until: number; readonly streak: number } | { readonly kind: 'closed' }
 
 /**
- * Shares circuits with all who have the same database: those of each tenant, and the shared ones that several tenants
- * opened, each under its key.
+ * Shares circuits with all processes that have the same database: those of each tenant, and the shared ones that several
+ * tenants opened, each under its key. The table lists the open circuits, and each process follows it.
  *
- * The table says which circuits are open; a process follows it. What opens or closes here is written soon, together with
- * whatever else there is to write, and no call waits for that. Then, when others tell of a change, and every few seconds
- * in case that was not heard, the table is read: what is in it is held open here, and what is not is closed, except for
- * what changed here in the meantime, which is written first. When a rest is over, a call asks for the trial in the
- * table and waits for the answer; the lease is renewed for as long as the trial runs, and goes back when none began.
- *
- * While the database does not answer, each process is on its own, as if it were alone; what it found out is written
- * when the database is back.
+ * ## Transitions
+ * - A circuit opens or closes here: the change is written soon, in a batch; no call waits for the write.
+ * - Another process notifies of a change, or a few seconds have passed: the table is read. Circuits in it are held open
+ *   here and all others are closed, except those that changed here since, which are written first.
+ * - The open time of a circuit ends: a call claims the trial in the table and waits for the answer. The lease of the trial
+ *   is renewed while it runs, and released when no trial began.
+ * - The database is unavailable: each process decides alone, and writes its changes when the database is back.
  */
 export function createFleetCircuits(options: FleetCircuitsOptions): FleetCircuits {
   const { circuits } = options
@@ -74,9 +76,9 @@ function sharedCircuits(options: FleetCircuitsOptions): FleetCircuits {
   const asking = new Map<string, Promise<number>>()
   const ends: (() => unknown)[] = []
   let elsewhere: ReadonlyMap<string, SharedCircuit> = new Map()
-  let away = false
+  const sharing = observedOperation(bus, { dependency: 'database', operation: 'share circuits' })
 
-  const hear = (event: WorkerEvents['circuit:changed']): void => {
+  const listener = (event: WorkerEvents['circuit:changed']): void => {
     const key = circuitKey(event.name, event.tenant)
     if (event.elsewhere === true || event.kind === 'trial' || isOfThisMachine(key)) return
     granted.delete(key)
@@ -91,7 +93,7 @@ function sharedCircuits(options: FleetCircuitsOptions): FleetCircuits {
     const closed = changes.flatMap(([key, change]) => (change.kind === 'closed' ? [key] : []))
     if (opened.length > 0) await records.open(opened, worker)
     if (closed.length > 0) await records.close(closed, worker)
-    // What changed again in the meantime is for the next time.
+    // A circuit that changed again in the meantime is written the next time.
     for (const [key, change] of changes) if (unwritten.get(key) === change) unwritten.delete(key)
   }
   const keepTrials = async (): Promise<void> => {
@@ -99,7 +101,7 @@ function sharedCircuits(options: FleetCircuitsOptions): FleetCircuits {
     const running = new Set(keysIn(circuits(), 'trial'))
     const keys = [...granted.keys()]
     const renewed = keys.filter((key) => running.has(key))
-    // One that was granted just now is about to begin.
+    // A trial that was granted just now is about to begin.
     const left = keys.filter((key) => !running.has(key) && performance.now() - (granted.get(key) ?? 0) > everyMs)
     for (const key of left) granted.delete(key)
     if (renewed.length > 0) await records.renewTrials(renewed, worker, leaseMs)
@@ -114,15 +116,15 @@ function sharedCircuits(options: FleetCircuitsOptions): FleetCircuits {
       if (!rows.has(key) && !unwritten.has(key) && !isOfThisMachine(key)) control.close(key)
     }
   }
-  // One after the other, so that what is read was read after all that was written.
+  // In sequence, so that each read follows all earlier writes.
   const sync = oneAtATime(async () => {
     try {
       await write()
       await keepTrials()
       await look()
-      away = false
-    } catch {
-      away = true
+      sharing.worked()
+    } catch (error) {
+      sharing.failed(error)
     }
   })
 
@@ -134,7 +136,7 @@ function sharedCircuits(options: FleetCircuitsOptions): FleetCircuits {
     if (answer.kind === 'closed') circuits().close(key)
     else {
       granted.set(key, performance.now())
-      // Should the trial fail, the next rest is longer than the last one of the fleet.
+      // If the trial fails, the next open time is longer than the last one of the fleet.
       circuits().hold(key, 0, answer.streak)
     }
     return 0
@@ -146,25 +148,23 @@ function sharedCircuits(options: FleetCircuitsOptions): FleetCircuits {
     }
     return circuits().reset(circuit, tenant)
   }
-  const hearReset = (text: string | undefined): void => {
+  const onReset = (text: string | undefined): void => {
     if (text === undefined) return
-    const { circuit, tenant, worker: from } = JSON.parse(text) as CircuitReset & { readonly worker: string }
-    if (from !== worker) closeHere({ circuit, ...(tenant === undefined ? {} : { tenant }) })
+    const reset: unknown = JSON.parse(text)
+    if (!isObject(reset) || !isText(reset.circuit) || reset.worker === worker) return
+    closeHere({ circuit: reset.circuit, ...(isText(reset.tenant) ? { tenant: reset.tenant } : {}) })
   }
-  /** An answer that does not come soon is none. */
+  /** A claim that is not answered in time fails. */
   const ask = async (key: string): Promise<number> => {
-    const answered = new AbortController()
-    const late = async (): Promise<number> => {
-      await sleep(askMs, undefined, { signal: answered.signal })
-      throw new Error('The database does not answer.')
+    const late = (): never => {
+      throw new ToolError('STORE_UNAVAILABLE', 'The database does not answer.')
     }
     try {
-      return await Promise.race([claim(key), late()])
-    } catch {
-      away = true
+      return await within(askMs, claim(key), late)
+    } catch (error) {
+      sharing.failed(error)
       return 0
     } finally {
-      answered.abort()
       asking.delete(key)
     }
   }
@@ -174,18 +174,18 @@ function sharedCircuits(options: FleetCircuitsOptions): FleetCircuits {
     return asked
   }
   return {
-    trials: async (key) => (away || isOfThisMachine(key) ? 0 : shared(key)),
+    trials: async (key) => (sharing.failing || isOfThisMachine(key) ? 0 : shared(key)),
     async start() {
-      ends.push(bus.on('circuit:changed', hear))
+      ends.push(bus.on('circuit:changed', listener))
       ends.push(await database.listen(circuitChannel, (from) => from !== worker && void sync()))
-      ends.push(await database.listen(resetChannel, hearReset))
+      ends.push(await database.listen(resetChannel, onReset))
       await sync()
       ends.push(startPeriodicJobs([{ name: 'circuits', everyMs, work: sync }], bus))
     },
     sync,
     async reset(reset) {
       const closed = closeHere(reset)
-      // What this process is about to write must not come after the removal, and what it has read must not stay.
+      // A pending write of this process must not follow the removal, and what it has read must not stay.
       await sync()
       const removed = await records.reset(reset, worker)
       closeHere(reset)
@@ -209,9 +209,9 @@ function changeOf(event: WorkerEvents['circuit:changed']): Change {
   return { kind: 'opened', until: performance.now() + event.retryAt - event.at, streak: event.streak }
 }
 
-/** What runs in this process or on this machine fails here, and not for the others. */
+/** A local tool or a process on this machine fails here, and not for the others. */
 function isOfThisMachine(key: string): boolean {
-  // The tool comes first and has no space in it; what follows the backend can be the word of a caller or a tenant.
+  // The tool comes first and has no space in it; the text after the backend may come from a caller or a tenant.
   const backend = key.slice(key.indexOf(' @ ') + 3)
   return /^(?:local|sandboxed|session)(?:[: ]|$)/.test(backend)
 }
@@ -226,7 +226,7 @@ function asTried(circuit: TenantState, shared: SharedCircuit | undefined): Tenan
   return { ...rest, state: 'trial', since: Date.now() - shared.sinceMs }
 }
 
-/** Does work never beside itself; who asks while it is done has it done once more, together with all who ask. */
+/** Runs work that never overlaps itself; requests during a run share one further run. */
 function oneAtATime(work: () => Promise<void>): () => Promise<void> {
   let running: Promise<void> | undefined
   let next: Promise<void> | undefined

@@ -3,21 +3,26 @@ import type { Span, Tracer } from '@gantry/core'
 import { codeOf } from '@gantry/core/internal/tracing/tracer'
 import type { Snapshot } from '../config/snapshots.ts'
 import { type Bus, subjectOf, type WorkerEvents } from '../observe/bus.ts'
-import { downstreamKey, plainOf } from '../storage/calls/call-facts.ts'
-import { timeOfCallId } from '../storage/calls/call-id.ts'
+import { downstreamKey, endedOutcome, needText, plainOf, timeOfCallId } from '../storage/calls/call-facts.ts'
 import type { Claim, Ending } from '../storage/calls/call-store.ts'
-import { needText } from '../storage/calls/needed-tools.ts'
-import { endedOutcome } from '../storage/calls/outcomes.ts'
-import { type Afterwards, afterwards } from './after-call.ts'
-import { earlierEffect, examine, unknownOutcome, type Verdict, wasInPart } from './examine.ts'
-import type { Paused } from './execute/run-program.ts'
+import {
+  type Afterwards,
+  afterwards,
+  earlierEffect,
+  examine,
+  unknownOutcome,
+  type Verdict,
+  wasInPart,
+} from './call-decisions.ts'
+import type { Paused } from './execute/execute-call.ts'
 import type { Outcome, WorkerOptions, WorkerPorts } from './ports.ts'
+import { isRefusal } from './record/recorder.ts'
 import type { Task } from './slot-scheduler.ts'
 import { createUnrecordedOutcomes, type UnrecordedOutcomes } from './unrecorded-outcomes.ts'
 
 /**
- * One call, from the claim to its reply; it never rejects. A fault before the tool ran hands the call back. One after it
- * does not, because the tool would run again: the outcome is held and tried again until it is recorded.
+ * Handles one call, from its claim to its reply; never rejects. A fault before the tool ran releases the call. A fault
+ * after it does not, because the tool would run again: the outcome is kept and retried until it is recorded.
  */
 export async function handleCall(
   task: Task,
@@ -37,7 +42,7 @@ export async function handleCall(
     const next = 'outcome' in run ? afterwards(task, run.outcome) : back(run)
     if (next.kind === 'release') await held.release(task.claim, () => release(task, next, ports))
     if (next.kind !== 'record' || !('outcome' in run)) return
-    const outcome = withLoss(task, run.ran ? whole(task.claim, next.outcome) : next.outcome)
+    const outcome = withLoss(task, run.ran ? withEarlierAttempts(task.claim, next.outcome) : next.outcome)
     const lost = task.unstored?.lost ?? 0
     if (lost > 0) ports.bus.emit('events:lost', { ...subjectOf(task.claim.call), events: lost })
     code = outcome.error?.code
@@ -48,7 +53,7 @@ export async function handleCall(
     }
     const recorded = recording({ task, snapshot, span, ports, leave }, outcome, run.dead)
     await held.record(task.claim, recorded)
-    // It changed nothing and has no outcome: it runs again now, instead of once its lease has ended.
+    // It changed nothing and has no outcome: it runs again now, instead of after its lease expired.
     const again = { kind: 'release', delayMs: 0, reason: 'unrecorded' } as const
     if (isLeft) await held.release(task.claim, () => release(task, again, ports))
   })
@@ -57,13 +62,13 @@ export async function handleCall(
 
 interface Attempt {
   readonly outcome: Outcome
-  /** Whether it comes from what was run now, so that it says nothing of earlier attempts. */
+  /** Whether it is the outcome of this attempt, so that it does not include earlier ones. */
   readonly ran?: boolean
-  /** Why the call goes to the dead letters. */
+  /** Why the call becomes a dead letter. */
   readonly dead?: string | undefined
 }
 
-/** Undefined when the call is not ours any more. */
+/** Undefined when another worker has the call. */
 async function attempt(
   task: Task,
   snapshot: Snapshot,
@@ -87,7 +92,7 @@ async function attempt(
 }
 
 /**
- * Why a call whose sandbox did not start goes to the dead letters: the runtimes have tried three times, nothing of it ran,
+ * Why a call whose sandbox did not start becomes a dead letter: the runtimes have tried three times, it did not run,
  * and an operator can redrive it once the machine is repaired.
  */
 function unstarted({ error }: Outcome): string | undefined {
@@ -101,7 +106,7 @@ function back(run: Paused | Back): Back {
   return 'pausedMs' in run ? { kind: 'release', delayMs: run.pausedMs, reason: 'asleep' } : run
 }
 
-/** What is to be done with the call, once what must be durable before it is; undefined when it is not ours to do. */
+/** The decision on the call, once its beginning is durable where required; undefined when another worker has it. */
 async function admitted(
   task: Task,
   snapshot: Snapshot,
@@ -117,9 +122,9 @@ async function admitted(
 }
 
 /**
- * A call whose tool is not here in the version and definition that it was admitted for, as while workers are replaced one
- * by one, goes to workers that have it. It waits while none has it, up to a bound, and then ends: as unknown when only the
- * tool could tell what an earlier attempt did. One that was cancelled does not wait.
+ * Releases a call whose tool is missing here in the version and definition that it was admitted for, as during a
+ * rolling deploy, to workers that have it. It waits for such a worker up to a bound, and then ends: as unknown when
+ * only the tool could determine what an earlier attempt did. A cancelled call does not wait.
  */
 async function lackingTool(
   claim: Claim,
@@ -135,16 +140,16 @@ async function lackingTool(
     return { kind: 'elsewhere', release: { kind: 'release', delayMs: waitMs, reason: error.code, needs: need } }
   }
   if (examined.kind === 'reconcile') return { kind: 'end', error: unknownOutcome(claim.call.tool) }
-  const reason = `No worker had ${needText(need)} within ${waitMs} ms; start one that has it, or make the call anew.`
+  const reason = `No worker had ${needText(need)} within ${waitMs} ms; start one that has it, or submit the call again.`
   const options = { effect: earlierEffect(claim), cause: error, ...(error.details && { details: error.details }) }
   return { kind: 'end', error: new ToolError(error.code, reason, options), dead: reason }
 }
 
 /**
- * What this attempt came to, as the outcome of the call: earlier attempts count, and where one of them was lost that may
- * have changed something, or did a part of a chain or a program, nobody knows that nothing was changed.
+ * The outcome of this attempt as the outcome of the call: it counts all attempts, and when a lost one may have changed
+ * something, or did a part of a chain or a program, the effect is `possible`.
  */
-function whole(claim: Claim, outcome: Outcome): Outcome {
+function withEarlierAttempts(claim: Claim, outcome: Outcome): Outcome {
   const { lost, call } = claim
   const inPart = wasInPart(claim)
   if (lost === 0 && !inPart) return outcome
@@ -155,7 +160,10 @@ function whole(claim: Claim, outcome: Outcome): Outcome {
   return { ...counted, error: { ...error, effect: 'possible' } }
 }
 
-/** The outcome says when reports of its call are missing; that of a chain has no place for it, and its events do. */
+/**
+ * Adds a warning when reports of the call are missing; the outcome of a chain has no warnings, and its events have the
+ * note.
+ */
 function withLoss({ unstored }: Task, outcome: Outcome): Outcome {
   if (unstored === undefined || unstored.lost === 0 || !('warnings' in outcome)) return outcome
   const message = `${unstored.lost} reports of the call were lost, because the store failed; its events are not complete.`
@@ -165,7 +173,7 @@ function withLoss({ unstored }: Task, outcome: Outcome): Outcome {
 const mostFaults = 10
 const faultPauseMs = 1_000
 
-/** A call that nothing is wrong with but that cannot be handled here comes back later, though not for ever. */
+/** A valid call that cannot be handled here is released for later, a bounded number of times. */
 function handBackFaulty({ claim, stopped }: Task, error: unknown, ports: WorkerPorts): Attempt | Back | undefined {
   if (stopped === 'lost') return undefined
   const reason = textOf(error)
@@ -180,7 +188,7 @@ type Settled =
   | { readonly kind: 'found'; readonly result: Result }
   | { readonly kind: 'elsewhere'; readonly release: Back }
 
-/** Asks the tool what an earlier attempt did, where only the tool can tell; undefined when there is no time to ask. */
+/** Asks the tool's reconcile function what an earlier attempt did; undefined when there is no time left. */
 async function settled(
   { claim, controller }: Task,
   verdict: Verdict,
@@ -193,7 +201,7 @@ async function settled(
   const answer = await executor.reconcile(call.tool, downstreamKey(call), options)
   if (answer.state === 'found') return { kind: 'found', result: answer.result }
   if (answer.state === 'absent') return { kind: 'run', begin: true, alone: true }
-  // What is not known because the worker stops may be known to the next one, once the lease has run out.
+  // An outcome that is unknown because this worker stops may be found by the next one, once the lease has expired.
   return signal.aborted ? undefined : { kind: 'end', error: unknownOutcome(call.tool) }
 }
 
@@ -209,7 +217,7 @@ async function release(
     () => true,
     () => false,
   )
-  // There is nothing to hand back of a call that the store never got, or that another worker has.
+  // A call that was never stored, or that another worker has, cannot be released.
   if (!entered || task.stopped === 'lost') return
   const why = { ...(counts === undefined ? {} : { counts }), ...(needs === undefined ? {} : { needs }) }
   await store.release([{ callId, fence, delayMs, asked, ...why }])
@@ -226,22 +234,22 @@ interface Recording {
 }
 
 /**
- * Records the outcome, or that it could not be: a store that takes the second but not the first refuses this outcome for
- * what is in it, and will for ever. Rejects when it takes neither; then it can be called again.
+ * Records the outcome, or an error in its place: a store that accepts the second but not the first refuses the content
+ * of this outcome, and always will. Rejects when it accepts neither; then it can be called again.
  */
 function recording(about: Recording, outcome: Outcome, dead: string | undefined): () => Promise<void> {
   const { task, ports } = about
   const record = recordOnce(about, outcome, dead)
   return () =>
     record().catch((error: unknown) => {
-      if (ToolError.is(error) && error.retryable) throw error
+      if (!isRefusal(error)) throw error
       const lost = new ToolError('INTERNAL', `The outcome of the call could not be recorded: ${textOf(error)}`)
       const substitute = endedOutcome(task.claim.call, lost, task.claim.lost, ports.now())
-      return recordOnce(about, substitute, 'Its outcome could not be recorded.')()
+      return recordOnce(about, substitute, 'The store refused its outcome.')()
     })
 }
 
-/** What was offloaded once is not offloaded again by a later try. */
+/** An outcome is offloaded once; a retry reuses it. */
 function recordOnce(
   { task, snapshot, span, ports, leave }: Recording,
   outcome: Outcome,
@@ -254,11 +262,12 @@ function recordOnce(
   const unflushed = claim.unflushed === true ? { unflushed: claim.unflushed, awaited } : {}
   let made: Ending | undefined
   const makeEnding = async (): Promise<Ending> => {
-    const governed = await ports.offload(task, outcome)
+    const offloaded = await ports.offload(task, outcome)
     const about = { ...dead, ...unflushed, ...plainOf(call) }
     const { events = [] } = task.unstored ?? {}
     const late = events.length === 0 ? {} : { events }
-    return { callId, fence, config: snapshot.version, ...governed, ...about, ...late }
+    const thrown = task.thrownAt === undefined ? {} : { thrownAt: task.thrownAt }
+    return { callId, fence, config: snapshot.version, ...offloaded, ...about, ...late, ...thrown }
   }
   return async () => {
     const ending = await timed(ports.bus, 'record', span, async (): Promise<Ending | undefined> => {
@@ -274,6 +283,7 @@ function recordOnce(
     const facts = {
       status,
       code: error?.code,
+      error: error?.message,
       durationMs,
       outcome: outcomeClassOf(outcome),
       retries: retriesOf(outcome),
@@ -288,8 +298,8 @@ function textOf(error: unknown): string {
 }
 
 /**
- * Begins the trace of one task, below where its caller said that it belongs. The time in the queue stands beside it,
- * because nobody worked then; it is told once, when the call is handed out for the first time.
+ * Begins the span of one task, below the trace of its caller. The time in the queue is a sibling span, because no
+ * worker had the call; it is recorded once, with the first delivery.
  */
 function taskSpan(tracer: Tracer | undefined, { claim, takenAt }: Task): Span | undefined {
   if (tracer === undefined) return undefined
@@ -300,15 +310,18 @@ function taskSpan(tracer: Tracer | undefined, { claim, takenAt }: Task): Span | 
     tracer.start('task.queue', call.trace, { startedAt: Math.min(submitted, taken) }).end(undefined, taken)
   }
   const facts = {
-    ...{ 'gantry.call_id': callId, 'gantry.tool': call.tool, 'gantry.tenant': call.identity.tenant },
-    ...{ 'gantry.delivery': deliveries, 'gantry.fence': fence },
+    'gantry.call_id': callId,
+    'gantry.tool': call.tool,
+    'gantry.tenant': call.identity.tenant,
+    'gantry.delivery': deliveries,
+    'gantry.fence': fence,
   }
   const span = tracer.start('gantry.task', call.trace, { kind: 'consumer', facts, startedAt: taken })
   span.child('task.consume', { startedAt: taken }).end()
   return span
 }
 
-/** Does the work of a stage and tells how long it took, whatever came of it; in a trace it is a part of the task. */
+/** Runs a stage and emits its duration, also when it fails; in a trace it is a child of the task. */
 async function timed<T>(
   bus: Bus,
   stage: WorkerEvents['stage:timed']['stage'],

@@ -5,19 +5,17 @@ import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Snapshots } from '../config/snapshots.ts'
 import type { Bus } from '../observe/bus.ts'
 import type { Waiters } from '../reply/waiters.ts'
-import { releasePayload } from '../storage/artifacts/payload.ts'
 import type { CallStore, Claim, ClaimOptions } from '../storage/calls/call-store.ts'
-import { createBegin, stillHeld } from '../storage/calls/still-held.ts'
+import { type ClaimTerms, createBegin, stillHeld } from '../storage/calls/lease-time.ts'
 import type { Database } from '../storage/databases/database.ts'
-import type { ClaimTerms } from './claim-terms.ts'
-import { type ExecutionParts, executeCall } from './execute/execute-call.ts'
+import { missingTool } from './call-decisions.ts'
+import { createExecution, type ExecutionParts } from './execute/execute-call.ts'
 import { type LeaseListener, type Leases, localLeases } from './lease/leases.ts'
-import { threadLeases } from './lease/thread-leases.ts'
+import { threadLeases } from './lease/start-lease-thread.ts'
 import type { WorkerPorts } from './ports.ts'
-import { offloadResult } from './record/offload-result.ts'
+import { createOffload } from './record/offload-result.ts'
 import type { Recorder } from './record/recorder.ts'
-import { missingTool, type ToolOffers } from './tool-versions.ts'
-import type { Upkeep } from './upkeep.ts'
+import type { ToolOffers, Upkeep } from './upkeep.ts'
 import { createWorker, type Worker } from './worker.ts'
 
 export interface QueueWorkerParts extends ExecutionParts {
@@ -27,10 +25,10 @@ export interface QueueWorkerParts extends ExecutionParts {
   readonly bus: Bus
   readonly tracer: Tracer | undefined
   readonly settings: ServiceSettings
-  /** How this process claims; its labels grow by the tools that calls wait for and that it has. */
+  /** The claim options of this process; its labels grow by the tools that calls wait for and that it has. */
   readonly claim: ClaimTerms
   readonly offers: ToolOffers
-  /** The shares of tenants as they are now. */
+  /** The current shares of tenants. */
   readonly shares: NonNullable<WorkerPorts['shares']>
   readonly waiters: Pick<Waiters, 'awaits'>
   readonly reply: WorkerPorts['reply']
@@ -50,12 +48,13 @@ export function createQueueWorker(parts: QueueWorkerParts): Worker {
     const labels = { ...claim.labels, ...offers.labels }
     return { ...claim, labels, busy: worker.busy, ...(shares === undefined ? {} : { shares }) }
   }
-  const transport = postgresTransport({ store, claim: claimNow, room: () => worker.claimable })
-  const newcomers = async (most: number): Promise<readonly Claim[]> => {
+  const transport = postgresTransport({ store, claim: claimNow, freeSlots: () => worker.claimable })
+  const newcomers = async (most: number, filled: ReadonlyMap<string, number>): Promise<readonly Claim[]> => {
     const askedAt = performance.now()
-    const claims = await store.claim(most, { ...claimNow(), newcomers: true })
+    const claims = await store.claim(most, { ...claimNow(), busy: Object.fromEntries(filled), newcomers: true })
     return stillHeld(store, claims, { askedAt, leaseMs })
   }
+  const { execute, release } = createExecution(parts)
   const worker: Worker = createWorker(
     {
       store,
@@ -67,14 +66,14 @@ export function createQueueWorker(parts: QueueWorkerParts): Worker {
       shares: parts.shares,
       newcomers,
       leases: (news) => leasesOf(parts, news),
-      versions: { missing: ({ executor }, call) => missingTool(executor, call), waitMs: settings.versionWaitMs },
+      versions: { missing: missingTool, waitMs: settings.versionWaitMs },
       begin: createBegin(store, { leaseMs }),
-      execute: (snapshot, task, traceparent) => executeCall(snapshot, task, traceparent, parts),
-      offload: (task, outcome) => offloadResult(task.claim, outcome, { artifacts, limits: settings, signal }),
-      // Others may wait for a call under a key, which can be submitted again, and for one that its caller was told of.
+      execute,
+      release,
+      offload: createOffload({ artifacts, limits: settings, signal }),
+      // Others may wait for a call under a key, which can be submitted again, and for one whose id its caller knows.
       awaits: ({ callId, call, unflushed }) =>
         unflushed === true && call.key === undefined && parts.waiters.awaits(callId),
-      release: ({ executor }, { call }, { result }) => releasePayload(call, result, { executor, artifacts }),
       reply: parts.reply,
       now: () => new Date(parts.now()),
       random: Math.random,
@@ -85,7 +84,7 @@ export function createQueueWorker(parts: QueueWorkerParts): Worker {
   return worker
 }
 
-/** Hears from the database of calls to claim, of tools that calls wait for, and of calls to cancel. */
+/** Subscribes to notifications of the database: calls to claim, tools that calls wait for, and calls to cancel. */
 export function followQueue(
   database: Pick<Database, 'listen'>,
   worker: Pick<Worker, 'wake' | 'cancel'> | undefined,
@@ -98,7 +97,7 @@ export function followQueue(
   ]
 }
 
-/** A database that others can reach needs its leases kept even while a tool blocks this thread. */
+/** A database that other processes use needs its leases renewed even while a tool blocks this thread. */
 function leasesOf({ store, settings, claim }: QueueWorkerParts, news: LeaseListener): Leases {
   const { databaseUrl: url, blockedMs } = settings
   const { leaseMs } = claim

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { sharedSandboxes } from './shared-sandboxes.ts'
 
-test('the same options give the same sandboxes, others give others, and options with functions are left alone', async () => {
+test('the same options give the same sandboxes, other options others, and options with functions are returned unchanged', async () => {
   const shared = sharedSandboxes('tag')
   const first = await shared.of({ pool: false, limits: { wallMs: 1_000, pids: 8 } })
   assert.equal(await shared.of({ limits: { pids: 8, wallMs: 1_000 }, pool: false }), first)
@@ -15,7 +15,7 @@ test('the same options give the same sandboxes, others give others, and options 
   await shared.close()
 })
 
-test('wrong options are refused and leave the present sandboxes as they are', async () => {
+test('invalid options are refused and leave the present sandboxes unchanged', async () => {
   const shared = sharedSandboxes('tag')
   const first = await shared.of({ pool: false })
   await assert.rejects(shared.of({ sessions: { idleMs: 0 } }), { code: 'CONFIG_INVALID' })

@@ -1,24 +1,25 @@
 import { canonicalJson } from '@gantry/core/internal/json/canonical'
-import type { SandboxOptions, SandboxRuntimes } from '@gantry/sandbox'
+import type { SandboxRuntimes } from '@gantry/sandbox'
+import type { ExecutorOptions, RuntimeOptions } from '@gantry/tools'
 
-type Given = SandboxOptions | SandboxRuntimes | undefined
+type SandboxSource = RuntimeOptions | SandboxRuntimes | undefined
 
-/** Sandboxes that outlive a reload, so that sessions and what was started ahead do. */
+/** Sandboxes that outlive a reload, with their sessions and warm pools. */
 export interface SharedSandboxes {
-  /** Those for these options: the present ones, when the options say the same as before. */
-  of(options: Given): Promise<SandboxRuntimes | SandboxOptions>
-  /** How many sessions are open. */
+  /** The sandboxes of these options: the present ones, when the options are equal. `secrets` has the keys of other hosts. */
+  of(options: SandboxSource, secrets?: ExecutorOptions['secrets']): Promise<SandboxRuntimes | RuntimeOptions>
+  /** The number of open sessions. */
   readonly sessions: number
-  /** Ends what is left of them. */
+  /** Closes all sandboxes. */
   close(): Promise<void>
 }
 
 const lookEveryMs = 60_000
 
 /**
- * Makes sandboxes once for options that are plain data; options with functions are left to each executor. Those that
- * other options replaced stay until no program runs in them any more, because calls keep the configuration that they
- * began with; their sessions end then.
+ * Creates sandboxes once for options that are plain data; options with functions are left to each executor. Replaced
+ * sandboxes stay until no program runs in them any more, because calls keep the configuration that they began with;
+ * then their sessions end.
  */
 export function sharedSandboxes(tag: string): SharedSandboxes {
   const all = new Set<SandboxRuntimes>()
@@ -36,12 +37,12 @@ export function sharedSandboxes(tag: string): SharedSandboxes {
     timer.unref()
   }
   return {
-    async of(options = {}) {
+    async of(options = {}, secrets) {
       if (!isPlain(options)) return options
       const key = canonicalJson(options as never)
       if (present?.key === key) return present.runtimes
       const { openSandboxes } = await import('@gantry/tools')
-      const runtimes = await openSandboxes({ ...options, sessions: { ...options.sessions, tag } })
+      const runtimes = await openSandboxes({ ...options, sessions: { ...options.sessions, tag } }, secrets)
       all.add(runtimes)
       if (present !== undefined) retire(present.runtimes)
       present = { key, runtimes }
@@ -56,7 +57,7 @@ export function sharedSandboxes(tag: string): SharedSandboxes {
   }
 }
 
-function isPlain(options: SandboxOptions | SandboxRuntimes): options is SandboxOptions {
+function isPlain(options: RuntimeOptions | SandboxRuntimes): options is RuntimeOptions {
   const parts: readonly unknown[] = Object.values(options)
   return !('use' in options) && parts.every((part) => typeof part !== 'function')
 }

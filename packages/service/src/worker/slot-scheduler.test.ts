@@ -1,14 +1,18 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createSlotScheduler, type Task } from './slot-scheduler.ts'
+import { createSlotScheduler, divideSlots, type Task } from './slot-scheduler.ts'
 import { someClaim } from './worker.fixture.ts'
 
-function gated(slots: number, weightOf: (tenant: string) => number = () => 1, kept = 0) {
+function gated(
+  slots: number,
+  weightOf: (tenant: string) => number = () => 1,
+  shares: { readonly share?: number; readonly kept?: number } = {},
+) {
   const running = new Map<string, PromiseWithResolvers<void>>()
   const left: string[] = []
   const scheduler = createSlotScheduler({
     slots,
-    kept: () => kept,
+    ...shares,
     weightOf,
     suspect: ({ lost }) => lost > 0,
     work: ({ claim }: Task) => {
@@ -22,11 +26,11 @@ function gated(slots: number, weightOf: (tenant: string) => number = () => 1, ke
     running.get(callId)?.resolve()
     await new Promise((resolve) => setImmediate(resolve))
   }
-  return { desk: scheduler, left, end, running: () => [...running.keys()].sort() }
+  return { scheduler, left, end, running: () => [...running.keys()].sort() }
 }
 
 test('as many calls run as there are slots, and the next begins when one ends', async () => {
-  const { desk: scheduler, end, running, left } = gated(2)
+  const { scheduler, end, running, left } = gated(2)
   scheduler.add(
     ['a', 'b', 'c'].map((callId) => someClaim({ callId })),
     false,
@@ -41,8 +45,8 @@ test('as many calls run as there are slots, and the next begins when one ends', 
   assert.equal(scheduler.size, 0)
 })
 
-test('suspects run one at a time, and do not keep others from running', async () => {
-  const { desk: scheduler, end, running } = gated(3)
+test('suspects run one at a time, and do not block other calls', async () => {
+  const { scheduler, end, running } = gated(3)
   const suspects = ['s1', 's2', 's3'].map((callId) => someClaim({ callId, lost: 1 }))
   scheduler.add([...suspects, someClaim({ callId: 'a' }), someClaim({ callId: 'b' })], false)
   assert.deepEqual(running(), ['a', 'b', 's1'])
@@ -52,8 +56,8 @@ test('suspects run one at a time, and do not keep others from running', async ()
   assert.deepEqual(running(), ['b', 's2'])
 })
 
-test('a lost call that waits is forgotten, one that runs is told to stop, and a stranger is not known', async () => {
-  const { desk: scheduler, end, running } = gated(1)
+test('a lost call that waits is dropped, one that runs is aborted, and an unknown one is ignored', async () => {
+  const { scheduler, end, running } = gated(1)
   scheduler.add([someClaim({ callId: 'a' }), someClaim({ callId: 'b' })], false)
   assert.equal(scheduler.stop('b', 'lost'), true)
   assert.equal(scheduler.size, 1)
@@ -65,16 +69,16 @@ test('a lost call that waits is forgotten, one that runs is told to stop, and a 
   await end('a')
 })
 
-test('the first reason to stop stays', () => {
-  const { desk: scheduler } = gated(1)
+test('the first reason to stop is kept', () => {
+  const { scheduler } = gated(1)
   scheduler.add([someClaim({ callId: 'a' })], false)
   scheduler.stop('a', 'cancelled')
   scheduler.stop('a', 'stopping')
   assert.equal(scheduler.tasks()[0]?.stopped, 'cancelled')
 })
 
-test('what waits can be taken away', () => {
-  const { desk: scheduler, left } = gated(1)
+test('takeWaiting removes the calls that wait', () => {
+  const { scheduler, left } = gated(1)
   scheduler.add([someClaim({ callId: 'a' }), someClaim({ callId: 'b' }), someClaim({ callId: 'c', lost: 1 })], false)
   const taken = scheduler.takeWaiting().map(({ callId }) => callId)
   assert.equal(taken.length, 2)
@@ -82,7 +86,7 @@ test('what waits can be taken away', () => {
   assert.equal(scheduler.size, 1)
 })
 
-test('a call that comes again makes the older task void, and the newer one counts', async () => {
+test('a call that is added again voids the older task, and the newer one counts', async () => {
   const counted: boolean[] = []
   const gates: PromiseWithResolvers<void>[] = []
   const scheduler = createSlotScheduler({
@@ -111,8 +115,8 @@ function callsOf(tenant: string, count: number) {
   return Array.from({ length: count }, (_, n) => someClaim({ callId: `${tenant}${n}` }, { identity }))
 }
 
-test('of calls that wait, the next is of the tenant with the fewest slots, however many another has', async () => {
-  const { desk: scheduler, end, running } = gated(3)
+test('the next call is of the tenant with the fewest slots, however many calls another has waiting', async () => {
+  const { scheduler, end, running } = gated(3)
   scheduler.add(callsOf('a', 50), false)
   scheduler.add([...callsOf('b', 3), ...callsOf('c', 1)], false)
   assert.deepEqual(running(), ['a0', 'a1', 'a2'])
@@ -133,8 +137,8 @@ test('of calls that wait, the next is of the tenant with the fewest slots, howev
   ])
 })
 
-test('twice the weight is twice the slots', async () => {
-  const { desk: scheduler, end, running } = gated(6, (tenant) => (tenant === 'b' ? 2 : 1))
+test('twice the weight gives twice the slots', async () => {
+  const { scheduler, end, running } = gated(6, (tenant) => (tenant === 'b' ? 2 : 1))
   scheduler.add(callsOf('a', 50), false)
   scheduler.add(callsOf('b', 50), false)
   for (let n = 0; n < 6; n++) await end(`a${n}`)
@@ -142,8 +146,8 @@ test('twice the weight is twice the slots', async () => {
   assert.deepEqual(tenants, ['a', 'a', 'b', 'b', 'b', 'b'])
 })
 
-test('slots that are kept are for tenants that have none', async () => {
-  const { desk: scheduler, end, running } = gated(4, undefined, 2)
+test('reserved slots go to tenants that have none', async () => {
+  const { scheduler, end, running } = gated(4, undefined, { kept: 2 })
   scheduler.add(callsOf('a', 9), false)
   assert.deepEqual(running(), ['a0', 'a1'])
   assert.deepEqual([scheduler.hasSlot('a'), scheduler.hasSlot('b')], [false, true])
@@ -160,8 +164,70 @@ test('slots that are kept are for tenants that have none', async () => {
   assert.deepEqual(running(), ['a2', 'b0'])
 })
 
-test('a tenant of which nothing is in hand any more is forgotten', async () => {
-  const { desk: scheduler, end } = gated(1)
+test('a tenant has its share of the slots from its first call on, and other tenants run several calls at the same time', async () => {
+  const { scheduler, end, running } = gated(8, undefined, divideSlots(8))
+  scheduler.add(callsOf('a', 20), false)
+  assert.deepEqual(running(), ['a0', 'a1', 'a2', 'a3', 'a4', 'a5'], 'three quarters')
+  assert.deepEqual([scheduler.hasSlot('a'), scheduler.hasSlot('b')], [false, true])
+  assert.deepEqual([...scheduler.filled()], [['a', 20]])
+  scheduler.add(callsOf('b', 1), false)
+  assert.deepEqual([...scheduler.filled()], [['a', 20]], 'b could run one more')
+  scheduler.add(callsOf('c', 3), false)
+  assert.deepEqual(running().slice(6), ['b0', 'c0'])
+  assert.deepEqual(
+    [...scheduler.filled()],
+    [
+      ['a', 20],
+      ['b', 1],
+      ['c', 3],
+    ],
+  )
+  await end('b0')
+  assert.deepEqual(running().slice(6), ['c0', 'c1'], 'a has its share')
+  assert.equal(scheduler.mostOpen, 20)
+})
+
+test('suspects of a tenant take no slot beyond its share', async () => {
+  const { scheduler, end, running } = gated(2, undefined, divideSlots(2))
+  scheduler.add(callsOf('a', 1), false)
+  const [suspect] = callsOf('a', 2).slice(1)
+  assert.ok(suspect)
+  scheduler.add([{ ...suspect, lost: 1 }], false)
+  assert.deepEqual(running(), ['a0'])
+  assert.equal(scheduler.mostOpen, 2)
+  scheduler.add(
+    callsOf('b', 1).map((claim) => ({ ...claim, lost: 1 })),
+    false,
+  )
+  assert.deepEqual(running(), ['a0', 'b0'], 'the suspect of another tenant does not wait behind it')
+  await end('b0')
+  await end('a0')
+  assert.deepEqual(running(), ['a1'])
+})
+
+test('with two slots or more, the division leaves at least one to other tenants', () => {
+  const divided = [1, 2, 3, 4, 7, 8, 12, 16, 64, 88].map((slots) => [slots, ...Object.values(divideSlots(slots))])
+  assert.deepEqual(divided, [
+    [1, 1, 0],
+    [2, 1, 0],
+    [3, 2, 0],
+    [4, 3, 0],
+    [7, 5, 0],
+    [8, 6, 0],
+    [12, 9, 1],
+    [16, 12, 2],
+    [64, 48, 8],
+    [88, 66, 11],
+  ])
+  for (let slots = 2; slots <= 1_000; slots++) {
+    const { share, kept } = divideSlots(slots)
+    assert.ok(share >= 1 && share + kept < slots, `of ${slots}`)
+    assert.ok(slots < 5 || slots - share - kept >= 2, `a second tenant has two of ${slots}`)
+  }
+})
+
+test('a tenant without waiting or running calls is forgotten', async () => {
+  const { scheduler, end } = gated(1)
   scheduler.add([...callsOf('a', 1), ...callsOf('b', 2)], false)
   assert.equal(scheduler.tenants, 2)
   await end('a0')

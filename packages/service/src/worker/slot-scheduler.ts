@@ -1,92 +1,125 @@
 import type { Claim } from '../storage/calls/call-store.ts'
 import type { Unstored } from './execute/event-writer.ts'
-import { createFairQueue } from './fair-queue.ts'
 
-/** Why a call that runs is to end before its time. */
+/** Why a running call is aborted. */
 export type Stop = 'cancelled' | 'lost' | 'stopping'
 
-/** One call in hand. */
+/** One claimed call of this worker. */
 export interface Task {
   readonly claim: Claim
-  /** The claim came with the submission, so the call begins now for the first time. */
+  /** The claim came with the submission, so this is the first attempt. */
   readonly fresh: boolean
   readonly controller: AbortController
-  /** When it came into hand, of `performance.now`. */
+  /** When the worker got the claim, by `performance.now`. */
   readonly takenAt: number
   stopped: Stop | undefined
-  /** What the attempt reported and the store has not taken; set when it has run. */
+  /** Reports of the attempt that are not stored; set when it has run. */
   unstored?: Unstored
+  /** Where its tool threw. */
+  thrownAt?: string
 }
 
 /**
- * The calls that a worker has in hand: those that run, and a few that wait so that the next one is there at once.
- * Tenants take turns: a slot that is free goes to the one that has the fewest for its weight, and among equals to the
- * one that got its last slot longest ago. The last few slots can be kept for tenants that have none, so that a new one need not
- * wait until a long call of another ends. Suspects, which were handed out before, run one at a time, because a worker may
- * have died of one of them.
+ * Gives the slots of a worker to its claimed calls: those that run, and a few that wait so that the next one starts at
+ * once. A free slot goes to the tenant that has the fewest for its weight, and among equals to the one that got its
+ * last slot longest ago. A tenant has at most its share, and the last few slots are reserved for tenants that have
+ * none, so that neither waits until a long call of another tenant ends. Suspects, which were delivered before, run one
+ * at a time, because one of them may have crashed a worker.
+ * | ## States of a task
+ * - `waiting`: it has no slot yet; suspects wait in a list of their own.
+ * - `running`: it has a slot.
+ * - `finishing`: it has freed its slot, and its outcome is being recorded.
+ * - `left`: the scheduler no longer has it.
+ * | ## Transitions
+ * - `waiting` on `add`. An older task of the same call is lost.
+ * - `waiting` → `running`: a slot is free that the tenant may have, the call is the next one for it, and nothing is
+ *   paused.
+ * - `running` → `finishing`: `work` calls `freeSlot`.
+ * - `running`, `finishing` → `left`: `work` resolves.
+ * - `waiting` → `left`: the lease is lost, or `takeWaiting` removes the call.
+ * | `stop` aborts the signal of a task and keeps its state, except for a waiting task whose lease is lost.
  */
 export interface SlotScheduler {
-  /** Calls in hand: those that wait for a slot, those that have one, and those whose outcome is being recorded. */
+  /** The number of calls that wait for a slot, have one, or whose outcome is being recorded. */
   readonly size: number
-  /** Calls that have a slot. */
+  /** The number of calls that have a slot. */
   readonly running: number
   readonly waiting: number
-  /** Whether a call of a tenant would get a slot at once, if none waited before it. */
+  /** Whether a call of the tenant would get a slot at once, if no other waited before it. */
   hasSlot(tenant: string): boolean
-  /** How many calls have had their slot for longer than so many milliseconds. */
+  /** The number of calls that have had their slot for longer than `ms`. */
   olderThan(ms: number): number
-  /** How many tenants have calls that wait for a slot or have one. */
+  /** The number of tenants with calls that wait for a slot or have one. */
   readonly tenants: number
-  /** How many calls of each tenant wait for a slot or have one. */
+  /** The number of calls of each tenant that wait for a slot or have one. */
   open(): ReadonlyMap<string, number>
+  /** The largest of these numbers. */
+  readonly mostOpen: number
+  /** The tenants that could use no further call now: all their calls wait, or they have their share. */
+  filled(): ReadonlyMap<string, number>
   has(callId: string): boolean
   add(claims: readonly Claim[], fresh: boolean): void
-  /** Ends a call that runs here, or forgets one that waits; false when it is not in hand. */
+  /** Aborts a running call, or drops a waiting one; false when the worker does not have it. */
   stop(callId: string, why: Stop): boolean
-  /** Takes away all that wait. */
+  /** Removes and returns all waiting calls. */
   takeWaiting(): readonly Claim[]
-  /** Starts what waits after a pause. */
+  /** Starts waiting calls after a pause. */
   resume(): void
-  /** Resolves when nothing is in hand. */
+  /** Resolves when the worker has no call. */
   empty(): Promise<void>
   tasks(): readonly Task[]
 }
 
 export interface SlotSchedulerOptions {
   readonly slots: number
-  /** So many of them are not for a tenant that has one already; none when absent. */
-  readonly kept?: () => number
-  /** While it is true no call gets a slot; never when absent. */
+  /** The most slots of one tenant; all when absent. */
+  readonly share?: number
+  /** The slots reserved for tenants that have none; zero when absent. */
+  readonly kept?: number
+  /** While it returns true no call gets a slot; never when absent. */
   readonly paused?: () => boolean
-  /** Twice the weight is twice the slots while others wait too; all are equal when absent. */
+  /** Twice the weight gives twice the slots while others wait too; all are equal when absent. */
   readonly weightOf?: (tenant: string) => number
-  /** Whether a call must run without another suspect beside it. */
+  /** Whether a call must run without another suspect at the same time. */
   readonly suspect: (claim: Claim, fresh: boolean) => boolean
-  /** Does the work; never rejects. It may say that it needs its slot no longer, though it is not done. */
+  /** Handles the call; never rejects. It may free its slot before it resolves. */
   readonly work: (task: Task, freeSlot: () => void) => Promise<void>
-  /** Told after each call that left; `counts` is false for one that came again meanwhile. */
+  /** Called after each call that left; `counts` is false for one that was claimed again meanwhile. */
   readonly left: (task: Task, counts: boolean) => void
 }
 
+/**
+ * Divides the slots of a worker: a tenant gets at most three quarters of them, and at least one; of the rest an eighth
+ * of all is reserved for tenants that have none, as far as two are left for a second tenant. A single slot cannot be
+ * divided; of two to four a second tenant gets one.
+ */
+export function divideSlots(slots: number): { readonly share: number; readonly kept: number } {
+  const share = Math.max(1, Math.floor(slots * 0.75))
+  return { share, kept: Math.max(0, Math.min(Math.floor(slots / 8), slots - share - 2)) }
+}
+
 export function createSlotScheduler(options: SlotSchedulerOptions): SlotScheduler {
-  const { slots, kept = () => 0, paused = () => false, weightOf = () => 1, suspect, work, left } = options
-  /** Everything in hand, and of each call the task that counts: a call that comes again has made the older one void. */
-  const inHand = new Set<Task>()
+  const { slots, share = slots, kept = 0, paused = () => false, weightOf = () => 1, suspect, work, left } = options
+  const all = new Set<Task>()
+  /** The valid task of each call: a call that was claimed again voids the older one. */
   const current = new Map<string, Task>()
   const waiting = createFairQueue(weightOf)
   let suspects: Task[] = []
   let suspectRuns = false
   let running = 0
-  /** When each call that has a slot got it, the oldest first. */
+  /** When each call got its slot, the oldest first. */
   const begun = new Map<Task, number>()
   let emptied: (() => void)[] = []
 
+  /** Whether a tenant with `has` slots may have one more. */
+  const mayHaveMore = (has: number): boolean => running < slots && has < share && (has === 0 || slots - running > kept)
+
   const leave = (task: Task): void => {
-    inHand.delete(task)
+    all.delete(task)
     const counts = current.get(task.claim.callId) === task
     if (counts) current.delete(task.claim.callId)
     left(task, counts)
-    if (inHand.size > 0) return
+    if (all.size > 0) return
     for (const resolve of emptied) resolve()
     emptied = []
   }
@@ -111,12 +144,17 @@ export function createSlotScheduler(options: SlotSchedulerOptions): SlotSchedule
       freeSlot()
     }
   }
+  const nextSuspect = (): Task | undefined => {
+    if (suspectRuns || suspects.length === 0) return undefined
+    const at = suspects.findIndex((task) => mayHaveMore(waiting.running(tenantOf(task))))
+    return at < 0 ? undefined : suspects.splice(at, 1)[0]
+  }
   const pump = (): void => {
     while (running < slots && !paused()) {
-      const alone = !suspectRuns && suspects.length > 0
-      const next = alone ? suspects.shift() : waiting.next(slots - running <= kept())
+      const alone = nextSuspect()
+      const next = alone ?? waiting.next(mayHaveMore)
       if (next === undefined) return
-      void run(next, alone)
+      void run(next, alone !== undefined)
     }
   }
   const forget = (task: Task): boolean => {
@@ -133,9 +171,14 @@ export function createSlotScheduler(options: SlotSchedulerOptions): SlotSchedule
     task.controller.abort()
     if (forget(task)) leave(task)
   }
+  const open = (): Map<string, number> => {
+    const counts = waiting.open()
+    for (const task of suspects) counts.set(tenantOf(task), (counts.get(tenantOf(task)) ?? 0) + 1)
+    return counts
+  }
   return {
     get size() {
-      return inHand.size
+      return all.size
     },
     get running() {
       return running
@@ -143,7 +186,7 @@ export function createSlotScheduler(options: SlotSchedulerOptions): SlotSchedule
     get waiting() {
       return waiting.length + suspects.length
     },
-    hasSlot: (tenant) => running < (waiting.runs(tenant) ? slots - kept() : slots),
+    hasSlot: (tenant) => mayHaveMore(waiting.running(tenant)),
     olderThan(ms) {
       const since = performance.now() - ms
       let count = 0
@@ -156,10 +199,17 @@ export function createSlotScheduler(options: SlotSchedulerOptions): SlotSchedule
     get tenants() {
       return waiting.tenants
     },
-    open() {
-      const open = waiting.open()
-      for (const { claim } of suspects) addTo(open, claim.call.identity.tenant)
-      return open
+    open,
+    get mostOpen() {
+      return Math.max(waiting.mostOpen, suspects.length > 0 ? Math.max(...open().values()) : 0)
+    },
+    filled() {
+      const counts = open()
+      for (const [tenant, count] of counts) {
+        const has = waiting.running(tenant)
+        if (count === has && mayHaveMore(has)) counts.delete(tenant)
+      }
+      return counts
     },
     has: (callId) => current.has(callId),
     add(claims, fresh) {
@@ -172,7 +222,7 @@ export function createSlotScheduler(options: SlotSchedulerOptions): SlotSchedule
           stopped: undefined,
         }
         const before = current.get(claim.callId)
-        inHand.add(task)
+        all.add(task)
         current.set(claim.callId, task)
         if (before !== undefined) lose(before)
         if (suspect(claim, fresh)) suspects.push(task)
@@ -194,11 +244,122 @@ export function createSlotScheduler(options: SlotSchedulerOptions): SlotSchedule
       return taken.map(({ claim }) => claim)
     },
     resume: pump,
-    empty: () => (inHand.size === 0 ? Promise.resolve() : new Promise((resolve) => emptied.push(resolve))),
-    tasks: () => [...inHand],
+    empty: () => (all.size === 0 ? Promise.resolve() : new Promise((resolve) => emptied.push(resolve))),
+    tasks: () => [...all],
   }
 }
 
-function addTo(counts: Map<string, number>, tenant: string): void {
-  counts.set(tenant, (counts.get(tenant) ?? 0) + 1)
+/** Calls that wait for a slot, by tenant; which is next depends on the slots of each tenant. */
+interface FairQueue {
+  readonly length: number
+  /** The number of tenants with calls that wait or have a slot. */
+  readonly tenants: number
+  add(task: Task): void
+  /** Removes and returns the next call of a tenant that may have one more slot; undefined when there is none. */
+  next(mayHaveMore: (has: number) => boolean): Task | undefined
+  /** False when the task does not wait. */
+  remove(task: Task): boolean
+  takeAll(): readonly Task[]
+  /** Counts every call that gets and frees a slot, also those that did not wait here. */
+  began(task: Task): void
+  ended(task: Task): void
+  /** The number of slots of a tenant. */
+  running(tenant: string): number
+  /** The number of calls of each tenant that wait or have a slot. */
+  open(): Map<string, number>
+  /** The largest of these numbers. */
+  readonly mostOpen: number
+}
+
+/** The calls of one tenant that wait or run; dropped when there are none. */
+interface TenantCalls {
+  waiting: Task[]
+  running: number
+  /** When it got its last slot, counted in slots. */
+  servedAt: number
+}
+
+function createFairQueue(weightOf: (tenant: string) => number): FairQueue {
+  const tenants = new Map<string, TenantCalls>()
+  let length = 0
+  let served = 0
+
+  const callsOf = (task: Task): TenantCalls => {
+    const tenant = tenantOf(task)
+    const calls = tenants.get(tenant) ?? { waiting: [], running: 0, servedAt: 0 }
+    tenants.set(tenant, calls)
+    return calls
+  }
+  const leave = (task: Task, { waiting, running }: TenantCalls): void => {
+    if (waiting.length === 0 && running === 0) tenants.delete(tenantOf(task))
+  }
+  const leastServed = (mayHaveMore: (has: number) => boolean): TenantCalls | undefined => {
+    let best: TenantCalls | undefined
+    let least = Number.POSITIVE_INFINITY
+    for (const [tenant, calls] of tenants) {
+      if (calls.waiting.length === 0 || !mayHaveMore(calls.running)) continue
+      const load = tenants.size === 1 ? 0 : (calls.running + 1) / weightOf(tenant)
+      const isEarlier = load === least && calls.servedAt < (best?.servedAt ?? 0)
+      if (load < least || isEarlier) [best, least] = [calls, load]
+    }
+    return best
+  }
+  return {
+    get length() {
+      return length
+    },
+    get tenants() {
+      return tenants.size
+    },
+    add(task) {
+      callsOf(task).waiting.push(task)
+      length += 1
+    },
+    next(mayHaveMore) {
+      const calls = leastServed(mayHaveMore)
+      const task = calls?.waiting.shift()
+      if (calls === undefined || task === undefined) return undefined
+      length -= 1
+      served += 1
+      calls.servedAt = served
+      leave(task, calls)
+      return task
+    },
+    remove(task) {
+      const calls = callsOf(task)
+      const at = calls.waiting.indexOf(task)
+      if (at >= 0) calls.waiting.splice(at, 1)
+      if (at >= 0) length -= 1
+      leave(task, calls)
+      return at >= 0
+    },
+    takeAll() {
+      const all = [...tenants.values()].flatMap(({ waiting }) => waiting)
+      for (const [tenant, calls] of tenants) {
+        calls.waiting = []
+        if (calls.running === 0) tenants.delete(tenant)
+      }
+      length = 0
+      return all
+    },
+    began(task) {
+      callsOf(task).running += 1
+    },
+    ended(task) {
+      const calls = callsOf(task)
+      calls.running -= 1
+      leave(task, calls)
+    },
+    running: (tenant) => tenants.get(tenant)?.running ?? 0,
+    open: () => new Map([...tenants].map(([tenant, { waiting, running }]) => [tenant, waiting.length + running])),
+    get mostOpen() {
+      let most = 0
+      for (const { waiting, running } of tenants.values()) most = Math.max(most, waiting.length + running)
+      return most
+    },
+  }
+}
+
+function tenantOf({ claim }: Task): string {
+  return claim.call.identity.tenant
 }

@@ -6,13 +6,15 @@ import { memoryBus, someClaim } from './worker.fixture.ts'
 
 const full = (): Promise<void> => Promise.reject(new ToolError('STORE_UNAVAILABLE', 'full'))
 
-/** What holds outcomes, with pauses that a test ends; `waiting` resolves with the next one. */
+/** Unrecorded outcomes with pauses that a test ends; `waiting` resolves with the next one. */
 function holding() {
   const bus = memoryBus()
   let emptied = 0
   let next = Promise.withResolvers<() => void>()
   const held = createUnrecordedOutcomes({
-    ...{ bus, now: () => new Date(0), random: () => 0 },
+    bus,
+    now: () => new Date(0),
+    random: () => 0,
     pause(_ms, signal) {
       const { promise, resolve } = Promise.withResolvers<void>()
       if (signal.aborted) resolve()
@@ -28,7 +30,7 @@ function holding() {
   return { held, bus, waiting: () => next.promise, emptied: () => emptied }
 }
 
-test('an outcome that nothing takes is tried again until it is recorded, and says so meanwhile', async () => {
+test('an outcome that cannot be stored is retried until it is recorded, and listed meanwhile', async () => {
   const { held, bus, waiting, emptied } = holding()
   let fails = 3
   const pausing = waiting()
@@ -50,12 +52,12 @@ test('an outcome that nothing takes is tried again until it is recorded, and say
   resume()
   await recorded
   assert.deepEqual(
-    [held.size, emptied(), bus.heard.map(({ name }) => name)],
+    [held.size, emptied(), bus.received.map(({ name }) => name)],
     [0, 1, ['outcome:held', 'outcome:recorded']],
   )
 })
 
-test('a worker that stops tries once more and then says which outcome is lost', async () => {
+test('a worker that stops tries once more and then reports the lost outcome', async () => {
   const { held, bus, waiting } = holding()
   let tries = 0
   const pausing = waiting()
@@ -67,11 +69,11 @@ test('a worker that stops tries once more and then says which outcome is lost', 
   held.giveUp()
   await recorded
   assert.deepEqual([tries, held.size], [2, 0])
-  const [, lost] = bus.heard
+  const [, lost] = bus.received
   assert.deepEqual([lost?.name, (lost?.event as { callId?: string } | undefined)?.callId], ['outcome:lost', 'c-1'])
 })
 
-test('a call that is handed back is tried again too, and is no outcome', async () => {
+test('a failed release is retried too, and is not listed as an outcome', async () => {
   const { held, bus, waiting } = holding()
   let fails = 1
   const pausing = waiting()
@@ -80,5 +82,5 @@ test('a call that is handed back is tried again too, and is no outcome', async (
   assert.equal(held.size, 0)
   resume()
   await released
-  assert.deepEqual(bus.heard, [])
+  assert.deepEqual(bus.received, [])
 })

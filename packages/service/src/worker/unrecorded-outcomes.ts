@@ -2,29 +2,34 @@ import { ToolError, type UnrecordedView } from '@gantry/contract'
 import { type Bus, subjectOf } from '../observe/bus.ts'
 import type { Claim } from '../storage/calls/call-store.ts'
 
-/** A call that ended here and whose outcome neither the database nor the spool has taken yet. */
+/** A call that ended here and whose outcome neither the database nor the spool has accepted yet. */
 export type UnrecordedOutcome = UnrecordedView
 
 /**
- * Keeps what ended in memory until it is recorded.
- *
- * States of an entry:
- * - *trying*: from the first failure on; tried again after a pause that doubles up to `longestPauseMs`.
- * - *recorded*: the store or the spool took it, or the fence refused it.
- * - *lost*: `giveUp` was called and one more try failed. Its lease then decides what becomes of the call.
- *
- * - Bounds: an entry belongs to a call that has or had a slot, and the worker starts no call while there is an outcome here.
- * - Lease: the caller keeps the lease alive until `record` or `release` resolves, so that no other worker takes the call.
+ * Keeps outcomes in memory until they are recorded.
+ * | ## States of an outcome
+ * - `trying`: recording failed at least once.
+ * - `recorded`: the store or the spool has it, or the fence refused it.
+ * - `lost`: it is dropped. When the lease expires, the store decides on the call.
+ * | ## Transitions
+ * - `trying` on the first failure.
+ * - `trying` → `trying`: an attempt failed; the next follows after a pause that doubles up to `longestPauseMs`.
+ * - `trying` → `recorded`: an attempt succeeded.
+ * - `trying` → `lost`: an attempt that began after `giveUp` failed.
+ * | ## Contract
+ * - Bounds: an entry belongs to a call that has or had a slot, and the worker starts no call while there is an outcome
+ *   here.
+ * - Lease: the caller renews the lease until `record` or `release` resolves, so that no other worker claims the call.
  */
 export interface UnrecordedOutcomes {
-  /** Outcomes that wait to be recorded. */
+  /** The number of outcomes that wait to be recorded. */
   readonly size: number
   list(): readonly UnrecordedOutcome[]
-  /** Tries until the outcome is recorded or given up; never rejects. */
+  /** Retries until the outcome is recorded or given up; never rejects. */
   record(claim: Claim, attempt: () => Promise<void>): Promise<void>
-  /** Hands a call back; the same, but a call that merely goes on later keeps no other from being started. */
+  /** Retries the release of a call in the same way, but a release does not keep other calls from being started. */
   release(claim: Claim, attempt: () => Promise<void>): Promise<void>
-  /** From now on a try that fails is the last one. */
+  /** From now on the next failed attempt is the last one. */
   giveUp(): void
 }
 
@@ -43,7 +48,7 @@ const longestPauseMs = 2_000
 export function createUnrecordedOutcomes({ bus, now, random, pause, emptied }: UnrecordedOptions): UnrecordedOutcomes {
   const held = new Map<Claim, UnrecordedOutcome>()
   const ending = new AbortController()
-  /** Resolves with undefined once a try succeeds, or with the reason of the last one. */
+  /** Resolves with undefined once an attempt succeeds, or with the reason of the last one. */
   const tried = async (
     attempt: () => Promise<void>,
     failed: (reason: string, tries: number) => void,

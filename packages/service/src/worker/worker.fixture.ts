@@ -1,8 +1,10 @@
 import type { ChainResult, ErrorInfo, Result } from '@gantry/contract'
+import { someResult as sampleResult } from '../conformance/call-store/samples.ts'
 import type { Bus, WorkerEvent, WorkerEvents } from '../observe/bus.ts'
 import type { AdmittedCall, Claim } from '../storage/calls/call-store.ts'
+import { heldClaim } from '../storage/calls/claim.fixture.ts'
 
-/** A call as admission leaves it. */
+/** An admitted call. */
 export function someCall(given: Partial<AdmittedCall> = {}): AdmittedCall {
   return {
     callId: 'c-1',
@@ -20,48 +22,25 @@ export function someCall(given: Partial<AdmittedCall> = {}): AdmittedCall {
 
 export function someClaim(given: Partial<Claim> = {}, call: Partial<AdmittedCall> = {}): Claim {
   const callId = given.callId ?? 'c-1'
-  const plain = {
-    callId,
-    fence: 1,
-    deliveries: 1,
-    lost: 0,
-    begun: false,
-    deaths: 0,
-    faults: 0,
-    rests: 0,
-    cancelled: false,
-  }
-  return { ...plain, call: someCall({ callId, ...call }), ...given }
+  return { ...heldClaim(someCall({ callId, ...call })), callId, ...given }
 }
 
 export function someResult(given: Partial<Result> = {}): Result {
-  return {
-    callId: 'c-1',
-    status: 'ok',
-    output: null,
-    content: [],
-    warnings: [],
-    artifacts: [],
-    effects: [],
-    usage: { wallMs: 1, enforced: {} },
-    attempts: 1,
-    startedAt: '2026-01-01T00:00:00.000Z',
-    durationMs: 1,
-    ...given,
-  }
+  const { tool: _tool, ...result } = sampleResult('c-1', { output: null })
+  return { ...result, ...given }
 }
 
 export function someError(given: Partial<ErrorInfo> = {}): ErrorInfo {
   return { code: 'CANCELLED', message: 'no', stage: 'execute', retryable: false, effect: 'possible', ...given }
 }
 
-/** A bus that remembers. */
-export function memoryBus(): Bus & { readonly heard: { name: WorkerEvent; event: unknown }[] } {
-  const heard: { name: WorkerEvent; event: unknown }[] = []
+/** A bus that records its events. */
+export function memoryBus(): Bus & { readonly received: { name: WorkerEvent; event: unknown }[] } {
+  const received: { name: WorkerEvent; event: unknown }[] = []
   return {
-    heard,
+    received,
     emit<Name extends WorkerEvent>(name: Name, event: WorkerEvents[Name]) {
-      heard.push({ name, event })
+      received.push({ name, event })
     },
     on: () => () => undefined,
   }

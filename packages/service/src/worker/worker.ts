@@ -3,45 +3,54 @@ import type { Delivery } from '../brokers/transports/transport.ts'
 import { subjectOf } from '../observe/bus.ts'
 import { shareOf } from '../storage/calls/call-facts.ts'
 import type { Claim, Share } from '../storage/calls/call-store.ts'
-import { examine } from './examine.ts'
+import { examine } from './call-decisions.ts'
 import { handleCall } from './handle-call.ts'
 import type { WorkerOptions, WorkerPorts } from './ports.ts'
-import { createSlotScheduler, type SlotScheduler } from './slot-scheduler.ts'
+import { createSlotScheduler, divideSlots, type SlotScheduler } from './slot-scheduler.ts'
 import { createUnrecordedOutcomes, type UnrecordedOutcome } from './unrecorded-outcomes.ts'
 
 /**
- * Works on calls: consume → admit → execute → record → reply.
- *
- * It is *running* from `start` on: it takes as many calls as it has room for. `stop` makes it *draining*: it takes no
- * more, hands back what has not begun and lets the rest end. When the grace is over, what still runs is stopped: a call
- * that may be repeated is handed back, one that may not ends as unknown. Then it is *stopped*. While an outcome cannot be
- * recorded it is *holding*: it claims and starts nothing, and tries again until the end of the grace.
+ * Executes calls: claim → admit → execute → record → reply.
+ * | ## States
+ * - `running`: the worker claims as many calls as it has free slots.
+ * - `holding`: an outcome cannot be recorded; the worker claims and starts nothing and retries recording.
+ * - `draining`: the worker claims nothing, releases calls that have not begun and lets the others finish.
+ * - `stopped`: no call runs.
+ * | ## Transitions
+ * - `running` on `start`.
+ * - `running` → `holding`: recording an outcome failed.
+ * - `holding` → `running`: the outcome was recorded.
+ * - `running`, `holding` → `draining`: `stop`.
+ * - `draining` → `stopped`: no call is left, or the grace period ends. Calls that still run are then stopped: a
+ *   repeatable call is released, any other ends as `unknown`. Outcomes are retried until the grace period ends.
  */
 export interface Worker {
   start(): void
   /** Claims soon, because there may be calls to claim. */
   wake(): void
-  /** Takes calls that were claimed with their submission; one that does not get into the store is lost. */
+  /** Takes calls that were claimed with their submission; one that is never stored is lost. */
   take(claims: readonly Claim[]): void
   /**
-   * Whether a new call of a tenant may come here without the detour through the queue: when it could begin at once, with
-   * none waiting before it, or when others have more in hand here and this tenant has less than its share.
+   * Whether a new call of a tenant may come here without the detour through the queue: when it could begin at once,
+   * with none waiting before it, or when other tenants have more calls here and this tenant has less than its share.
    */
   accepts(tenant: string): boolean
-  /** How many calls of each tenant wait for a slot here or have one. */
+  /** The number of calls of each tenant that wait for a slot here or have one. */
   readonly busy: { readonly [tenant: string]: number }
   readonly running: number
-  /** How many calls it could claim now. */
+  /** The number of calls that the worker could claim now. */
   readonly claimable: number
-  /** How many calls that are in no queue yet it could take now; none while some wait in the queue for it. */
-  readonly room: number
-  /** Outcomes that neither the database nor the spool has taken; while there are any, no call is claimed or started. */
+  /** The number of calls, not queued yet, that the worker could take now; zero while calls wait in the queue for it. */
+  readonly freeSlots: number
+  /**
+   * Outcomes that neither the database nor the spool has accepted; while there are any, no call is claimed or started.
+   */
   readonly unrecorded: readonly UnrecordedOutcome[]
-  /** Hears whenever there may be more room than before, until the function it answers is called. */
-  onRoom(hear: () => void): () => void
-  /** Whether a call is in hand here: it waits, runs or is being recorded. */
+  /** Calls the listener when slots may have become free, until the returned function is called. */
+  onFreeSlots(listener: () => void): () => void
+  /** Whether this worker has the call: it waits, runs or is being recorded. */
   has(callId: string): boolean
-  /** Ends a call that runs here. */
+  /** Aborts a call that runs here. */
   cancel(callId: string): void
   stop(graceMs: number): Promise<void>
 }
@@ -49,17 +58,15 @@ export interface Worker {
 export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker {
   const { transport, bus } = ports
   const consuming = new AbortController()
-  /** Two are enough to know that there are several; while there is one, all slots are its own. */
-  const seen = new Set<string>()
-  const see = (tenant: string): void => void (seen.size < 2 && seen.add(tenant))
-  const kept = (): number => (seen.size < 2 ? 0 : keptSlots(options.slots))
-  const pace = createClaimPace(options.slots, options.ahead)
+  const { slots } = options
+  const { share, kept } = divideSlots(slots)
+  const pace = createClaimPace(share, options.ahead)
   let consumed: Promise<unknown> = Promise.resolve()
   let sharedUntil = Number.NEGATIVE_INFINITY
-  const hearers = new Set<() => void>()
+  const listeners = new Set<() => void>()
   const freed = (): void => {
-    consumer.freed()
-    for (const hear of hearers) hear()
+    consumer.freed?.()
+    for (const listener of listeners) listener()
   }
 
   const held = createUnrecordedOutcomes({ ...ports, emptied: () => scheduler.resume() })
@@ -71,7 +78,10 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   })
   const shareFor = (tenant: string): Share => shareOf(ports.shares?.(), tenant)
   const scheduler: SlotScheduler = createSlotScheduler({
-    ...{ slots: options.slots, kept, paused: () => held.size > 0 },
+    slots,
+    share,
+    kept,
+    paused: () => held.size > 0,
     weightOf: (tenant) => shareFor(tenant).weight ?? 1,
     suspect: (claim, fresh) => {
       const verdict = examine(claim, { ...options, fresh })
@@ -88,7 +98,7 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     },
     left: ({ claim }, counts) => {
       if (counts) leases.drop([claim.callId])
-      // What a limit kept in the queue may have room now, and nobody else would look before long.
+      // A call that a limit kept in the queue may run now, and the next poll is up to a second away.
       const { concurrency, principals } = shareFor(claim.call.identity.tenant)
       if (concurrency !== undefined || principals !== undefined) transport.wake()
       freed()
@@ -97,29 +107,41 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   const put = (claims: readonly Claim[], fresh: boolean): void => {
     leases.hold(claims)
     for (const { call, fence, deliveries } of claims) {
-      see(call.identity.tenant)
       bus.emit('call:claimed', { ...subjectOf(call), fence, deliveries })
     }
     scheduler.add(claims, fresh)
     for (const { callId, entering } of claims) entering?.catch(() => scheduler.stop(callId, 'lost'))
     if (scheduler.tenants > 1) sharedUntil = performance.now() + sharedMs
   }
-  const room = (): number => {
-    if (held.size > 0) return 0
-    return roomOf(scheduler, options.slots, pace.ahead(performance.now() < sharedUntil, scheduler.olderThan))
+  const ahead = (): number => pace.ahead(performance.now() < sharedUntil, scheduler.olderThan)
+  const freeSlots = (): number =>
+    held.size > 0 ? 0 : freeSlotsIn(scheduler, slots, scheduler.running + scheduler.waiting, ahead())
+  /** A claim may return calls of any tenant, so its size is what the tenant with the most calls may still get. */
+  const claimable = (): number => {
+    const most = freeSlots()
+    return most === 0 ? 0 : Math.min(most, freeSlotsIn(scheduler, share, scheduler.mostOpen, ahead()))
   }
-  /** While there is no room, what waits of tenants of which nothing is in hand is claimed all the same. */
+  /** While nothing is claimable, claims calls of tenants that could run one more here. */
   const welcome = async (signal: AbortSignal): Promise<void> => {
     const { newcomers } = ports
+    let found = false
     while (newcomers !== undefined && !signal.aborted) {
-      await ports.pause(newcomersMs, signal)
-      const full = room() === 0 && held.size === 0 && scheduler.size < mostUnrecorded
-      if (full && !signal.aborted) put(await newcomers(Math.max(1, kept())).catch(() => []), false)
+      if (!found) await ports.pause(newcomersMs, signal)
+      found = false
+      const full = claimable() === 0 && held.size === 0 && scheduler.size < mostUnrecorded
+      if (!full || signal.aborted) continue
+      const claims = await newcomers(Math.max(1, slots - scheduler.running), scheduler.filled()).catch(unclaimed)
+      found = claims.length > 0
+      put(claims, false)
     }
+  }
+  const unclaimed = ({ message }: Error): readonly Claim[] => {
+    bus.emit('dependency:failed', { ...claiming, reason: message })
+    return []
   }
   const consumer = createConsumer({
     transport,
-    room,
+    freeSlots: claimable,
     take: (deliveries) => put(deliveries.flatMap(claimed), false),
     failed: ({ message }) => bus.emit('dependency:failed', { ...claiming, reason: message }),
     answered: () => bus.emit('dependency:worked', claiming),
@@ -136,9 +158,8 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
     take: (claims) => put(claims, true),
     accepts(tenant) {
       if (consuming.signal.aborted || held.size > 0) return false
-      see(tenant)
       if (consumer.idle && scheduler.waiting === 0 && scheduler.hasSlot(tenant)) return true
-      return hasLess(scheduler.open(), tenant, options.slots, (one) => shareFor(one).weight ?? 1)
+      return hasLess(scheduler.open(), tenant, slots, (one) => shareFor(one).weight ?? 1)
     },
     get busy() {
       return Object.fromEntries(scheduler.open())
@@ -147,17 +168,17 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
       return scheduler.running
     },
     get claimable() {
-      return room()
+      return claimable()
     },
-    get room() {
-      return !consuming.signal.aborted && consumer.idle ? room() : 0
+    get freeSlots() {
+      return !consuming.signal.aborted && consumer.idle ? freeSlots() : 0
     },
     get unrecorded() {
       return held.list()
     },
-    onRoom(hear) {
-      hearers.add(hear)
-      return () => void hearers.delete(hear)
+    onFreeSlots(listener) {
+      listeners.add(listener)
+      return () => void listeners.delete(listener)
     },
     has: scheduler.has,
     cancel: (callId) => void scheduler.stop(callId, 'cancelled'),
@@ -175,21 +196,15 @@ export function createWorker(ports: WorkerPorts, options: WorkerOptions): Worker
   }
 }
 
-/** What the worker asks of the database between calls. */
 const claiming = { dependency: 'database', operation: 'claim' } as const
 
-/** For so long after calls of several tenants were in hand, fewer are claimed ahead. */
+/** For so long after several tenants had calls here, fewer calls are claimed ahead. */
 const sharedMs = 1_000
 
-/** So often a worker without room looks for tenants of which it has nothing in hand. */
+/** The interval at which a worker that claims nothing else claims for tenants that could run one more call here. */
 const newcomersMs = 50
 
-/** Once there are several tenants, one slot in eight, and one at least of several, is for those that have none. */
-function keptSlots(slots: number): number {
-  return slots === 1 ? 0 : Math.ceil(slots / 8)
-}
-
-/** Whether others have calls in hand, and this tenant less than its share of the slots. */
+/** Whether other tenants have calls here, and this tenant has less than its share of the slots. */
 function hasLess(
   open: ReadonlyMap<string, number>,
   tenant: string,
@@ -202,22 +217,21 @@ function hasLess(
   return (open.get(tenant) ?? 0) < (slots * weightOf(tenant)) / all
 }
 
-/** Outcomes that may wait to be recorded; when there are more, the database is behind, and nothing new is taken. */
+/** The most outcomes that may wait to be recorded; beyond it the database is behind, and nothing new is claimed. */
 const mostUnrecorded = 1_000
 
-/** Room for more than the slots only in large steps, so that claiming stays cheap when calls are short. */
-function roomOf({ size, running, waiting }: SlotScheduler, slots: number, ahead: number): number {
-  const open = running + waiting
-  if (size - open >= mostUnrecorded) return 0
-  const room = slots + ahead - open
-  return open < slots || room >= ahead / 2 ? Math.max(0, room) : 0
+/** Claims beyond the slots only in large steps, so that claiming stays cheap when calls are short. */
+function freeSlotsIn({ size, running, waiting }: SlotScheduler, slots: number, open: number, ahead: number): number {
+  if (size - running - waiting >= mostUnrecorded) return 0
+  const freeSlots = slots + ahead - open
+  return open < slots || freeSlots >= ahead / 2 ? Math.max(0, freeSlots) : 0
 }
 
 function claimed({ body }: Delivery): readonly Claim[] {
   return body.kind === 'claimed' ? [body.claim] : []
 }
 
-/** What cannot be handed back now comes back when its lease runs out. */
+/** A call that cannot be released now is reclaimed when its lease expires. */
 async function handBack({ store, bus }: WorkerPorts, claims: readonly Claim[]): Promise<void> {
   if (claims.length === 0) return
   for (const { call } of claims) bus.emit('call:released', { ...subjectOf(call), reason: 'stopping' })
@@ -226,15 +240,15 @@ async function handBack({ store, bus }: WorkerPorts, claims: readonly Claim[]): 
 }
 
 /**
- * How many calls to claim ahead of the slots: as many as these get through in a tenth of a second, so that none waits
- * long here while another worker is idle; far fewer while tenants share the slots, because what is claimed ahead keeps
- * the next call of another tenant in the queue. It goes by how long calls had a slot, whatever kept the slots empty
- * between. A slot whose call already has it for much longer than that does not count: what is long now was not foreseen.
+ * The number of calls to claim ahead of the slots: as many as the slots run in a tenth of a second, so that none waits
+ * long here while another worker is idle; far fewer while tenants share the slots, because calls claimed ahead keep the
+ * next call of another tenant in the queue. It is computed from how long calls had a slot, not from idle time between
+ * them. A slot whose call has run for much longer than that does not count.
  */
 interface Pace {
-  /** `olderThan` says how many slots have had their call for longer than so many milliseconds. */
+  /** `olderThan` returns how many slots have had their call for longer than `ms`. */
   ahead(shared: boolean, olderThan: (ms: number) => number): number
-  /** Told how long a call had its slot. */
+  /** Counts a call that had its slot for `ms`. */
   ran(ms: number): void
 }
 
@@ -242,7 +256,7 @@ const windowMs = 100
 const sharedWindowMs = 10
 const shortMs = 5
 const muchLonger = 4
-/** So many calls make up the mean: a long one counts at once, and only many short ones make it forgotten. */
+/** The weight of the running mean: a long call counts at once, and only many short ones outweigh it. */
 const memory = 20
 
 export function createClaimPace(slots: number, most: number): Pace {

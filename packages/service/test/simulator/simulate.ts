@@ -7,40 +7,41 @@ import { createBus } from '../../src/observe/bus.ts'
 import type { AdmittedCall, CallStore, Claim, ClaimOptions, Ending } from '../../src/storage/calls/call-store.ts'
 import { type MemoryCallStore, memoryCallStore } from '../../src/storage/calls/memory.ts'
 import { certainClaim } from '../../src/storage/calls/sql/submit.ts'
+import { stub } from '../../src/stub.fixture.ts'
 import { extendHeld } from '../../src/worker/lease/leases.ts'
 import type { WorkerPorts } from '../../src/worker/ports.ts'
 import { createRecorder } from '../../src/worker/record/recorder.ts'
 import type { Spool } from '../../src/worker/record/spool.ts'
-import { createToolOffers, type ToolOffers } from '../../src/worker/tool-versions.ts'
+import { createToolOffers, type ToolOffers } from '../../src/worker/upkeep.ts'
 import { someResult } from '../../src/worker/worker.fixture.ts'
 import { createWorker, type Worker } from '../../src/worker/worker.ts'
 import { type Actor, createWorld, gated, type World } from './world.ts'
 
-/** What is broken on purpose, to see that the simulation would find it. */
+/** A deliberate defect, to check that the simulation finds it. */
 export interface Mutation {
   readonly store?: (store: CallStore) => CallStore
   readonly ports?: (ports: WorkerPorts) => WorkerPorts
 }
 
-/** What happened outside, kept by nobody who is under test. */
+/** The effects seen from outside, recorded independently of the code under test. */
 interface Ledgers {
-  /** `again`: every holder that had acted before was dead and held an earlier claim, and the tool was not asked. */
+  /** `again`: every earlier holder that acted was dead and held an older fence, and the tool was not asked. */
   readonly effects: {
     readonly callId: string
     readonly actor: Actor
     readonly fence: number
     readonly again: boolean
   }[]
-  /** Who asked the tool about which call. */
+  /** Pairs of actor and call for which `reconcile` ran. */
   readonly asked: Set<string>
   readonly replies: { readonly callId: string; readonly status: string }[]
-  /** What persons were asked, by call. */
+  /** The approvals, by call. */
   readonly questions: Map<string, Question>
   /** Outcomes that the store accepted. */
   readonly accepted: { readonly callId: string; readonly status: string; readonly effect: string }[]
 }
 
-/** As the table of approvals has it: decided once, by a person in time or by the end of the time. */
+/** A row of the approvals: decided once, by a person in time or by its expiry. */
 interface Question {
   state: 'open' | 'approve' | 'deny' | 'expired'
   readonly until: number
@@ -53,11 +54,14 @@ const versionMs = 2_500
 const askingTool = 'sim:ask:1.0.0'
 const effects: readonly EffectClass[] = ['read', 'keyed', 'once', 'reconcilable', 'repeatable']
 
-/** Runs one schedule to its end and says what it broke; nothing for a sound one. The same seed is the same schedule. */
+/** Runs one schedule to its end and returns the broken invariants. The same seed is the same schedule. */
 export async function simulate(seed: number, mutation: Mutation = {}): Promise<readonly string[]> {
   const world = createWorld(seed)
   const ledgers: Ledgers = {
-    ...{ effects: [], asked: new Set(), replies: [], accepted: [] },
+    effects: [],
+    asked: new Set(),
+    replies: [],
+    accepted: [],
     questions: new Map(),
   }
   const plain = memoryCallStore({ now: world.now })
@@ -93,7 +97,7 @@ export async function simulate(seed: number, mutation: Mutation = {}): Promise<r
     else if (!(await world.step())) world.advance(100)
   }
   faults = 0
-  /** What was handed in ahead and never came in was refused. */
+  /** A call submitted ahead that never reached the store was rejected, and is not checked. */
   const all = (): AdmittedCall[] => [...calls, ...ahead.filter(({ callId }) => hasStarted(plain, callId))]
   const done = (): boolean => all().every(({ callId }) => ledgers.accepted.some((ending) => ending.callId === callId))
   for (let steps = 0; steps < 3_000 && !done(); steps++) {
@@ -151,12 +155,12 @@ interface Parts {
 
 interface Process {
   faults: () => number
-  /** Hands in a call that changes nothing, and begins with it before the store has it. */
+  /** Submits a `read` call, and executes it while its insert is in flight. */
   handInAhead(n: number): AdmittedCall
   kill(): void
 }
 
-/** A worker with everything real but its engines: the store, the disk and the tools stand behind gates. */
+/** A real worker over a simulated store, disk and tools, each behind gates. */
 function startProcess(actor: Actor, host: string, { world, store, spools, ledgers, mutation }: Parts): Process {
   const process: Process = {
     faults: () => 0,
@@ -184,7 +188,7 @@ function startProcess(actor: Actor, host: string, { world, store, spools, ledger
     bus,
     batch: { soon: queueMicrotask, atOnce: 2 },
   })
-  // A process of another version of the tools, as in the middle of a deploy.
+  // A process that lacks a tool version, as in the middle of a deploy.
   const other = world.chance(0.2)
   const lacks = (tool: string): boolean => other && tool === askingTool
   const missing = async (tool: string) =>
@@ -233,13 +237,13 @@ function startProcess(actor: Actor, host: string, { world, store, spools, ledger
     random: world.random,
     pause: () => world.gate(actor),
   }
-  const worker: Worker = createWorker(mutation.ports?.(ports) ?? ports, { slots: 2, maxDeaths: 3, ahead: 0 })
+  const worker: Worker = createWorker(mutation.ports?.(ports) ?? ports, { slots: 3, maxDeaths: 3, ahead: 0 })
   worker.start()
   void keepUp(behind, recorder.drain, transport, offers, actor, world)
   return process
 }
 
-/** What is submitted ahead is on its way while the work on it begins, and an outcome comes after its call. */
+/** Executes a call while its insert is in flight; its outcome waits for the insert. */
 function withLine(store: CallStore) {
   const entering = new Map<string, Promise<unknown>>()
   return {
@@ -256,7 +260,7 @@ function withLine(store: CallStore) {
   }
 }
 
-/** Notes what the store accepted, as seen by the store itself. */
+/** Records the outcomes that the store accepted. */
 function watched(store: CallStore, ledgers: Ledgers): CallStore {
   const note = (endings: readonly Ending[], accepted: readonly string[]): readonly string[] => {
     for (const { callId, result } of endings) {
@@ -293,7 +297,7 @@ async function keepUp(
       if (here.length > 0) await store.offer(here, 10)
       transport.wake()
     } catch {
-      // The next round tries again.
+      // The next round retries.
     }
   }
 }
@@ -318,7 +322,7 @@ function simTransport(store: CallStore, claim: () => ClaimOptions, actor: Actor,
   }
 }
 
-/** Acts between two gates, so that a worker may die before, between and after. */
+/** Has its effect between two gates, so that a worker may die before, between and after. */
 async function useTool(
   { callId, call, fence }: Claim,
   signal: AbortSignal,
@@ -342,7 +346,7 @@ async function useTool(
   return someResult({ callId })
 }
 
-/** What the pipeline says of a call that a person must approve; undefined when one has. */
+/** The error of the pipeline for a call that needs approval; undefined once it is approved. */
 async function ask(callId: string, actor: Actor, world: World, { questions }: Ledgers): Promise<ErrorInfo | undefined> {
   await world.gate(actor)
   const question = questions.get(callId) ?? { state: 'open', until: world.now() + askedMs }
@@ -362,11 +366,11 @@ function simExecutor(actor: Actor, world: World, { effects, asked }: Ledgers): E
     await world.gate(actor)
     const callId = options?.callId ?? ''
     asked.add(`${actor.name} ${callId}`)
-    if (world.chance(0.1)) return { state: 'unknown', reason: 'away' }
+    if (world.chance(0.1)) return { state: 'unknown', reason: 'unavailable' }
     const found = effects.some((effect) => effect.callId === callId)
     return found ? { state: 'found', result: someResult({ callId }) } : { state: 'absent' }
   }
-  return { reconcile, close: async () => undefined } as unknown as Executor
+  return stub<Executor>({ reconcile, close: async () => undefined })
 }
 
 function memorySpool(disk: Ending[], actor: Actor, world: World): Spool {
@@ -390,7 +394,7 @@ function memorySpool(disk: Ending[], actor: Actor, world: World): Spool {
   }
 }
 
-/** The invariants: nothing lost, one outcome, no effect doubled that may not be, no word that is not true. */
+/** The invariants: no call is lost, each has one outcome, no `once` effect repeats, and every reply is true. */
 function broken(calls: readonly AdmittedCall[], { effects, replies, accepted, questions }: Ledgers): string[] {
   return calls.flatMap(({ callId, effect, tool }) => {
     const found: string[] = []
@@ -401,7 +405,7 @@ function broken(calls: readonly AdmittedCall[], { effects, replies, accepted, qu
     if (ends.length > 1)
       found.push(`${callId} (${effect}) has ${ends.length} outcomes: ${ends.map(({ status }) => status)}`)
     if (acts > 1 && effect === 'once') found.push(`${callId} (${effect}) acted ${acts} times`)
-    // A holder that is late but lives may act after its successor asked and acted; only the tool itself could refuse that.
+    // A late holder that is alive may act after its successor; only the tool itself could refuse that.
     const again = effects.some((act) => act.callId === callId && act.again)
     if (again && effect === 'reconcilable') found.push(`${callId} (${effect}) acted again`)
     if (end !== undefined && end.status === 'ok' && acts === 0) found.push(`${callId} is said to be done and is not`)

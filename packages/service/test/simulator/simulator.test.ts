@@ -7,7 +7,7 @@ import { type Mutation, simulate } from './simulate.ts'
 
 const schedules = 1_500
 
-test(`${schedules} schedules with crashes, lost answers and late holders keep every promise`, async () => {
+test(`${schedules} schedules with crashes, lost responses and late lease holders keep every invariant`, async () => {
   for (let seed = 1; seed <= schedules; seed++) {
     assert.deepEqual(await simulate(seed), [], `seed ${seed}`)
   }
@@ -22,12 +22,12 @@ test('the same seed is the same schedule', async () => {
   assert.ok(once.flat().length > 0)
 })
 
-/** A claim that outlives its holder, as in a queue that is acknowledged before the work is done. */
+/** A store that never reclaims expired leases, as a queue that acknowledges before execution. */
 function neverReclaims(store: CallStore): CallStore {
   return { ...store, reclaim: async () => ({ lost: [], promoted: 0, expired: [] }) }
 }
 
-/** Every outcome counts, whoever holds the call. */
+/** Accepts every outcome, whatever its fence. */
 function withoutFence(store: CallStore): CallStore {
   return {
     ...store,
@@ -38,7 +38,7 @@ function withoutFence(store: CallStore): CallStore {
   }
 }
 
-/** A call that is asked waits for its person and for nothing else, and nobody tells it of the decision. */
+/** A store that never resumes a call after its approval is decided. */
 function neverResumes(store: CallStore): CallStore {
   return {
     ...store,
@@ -47,7 +47,7 @@ function neverResumes(store: CallStore): CallStore {
   }
 }
 
-/** A call whose tool a worker does not have waits for ever, because no worker is offered it. */
+/** A store that never offers a call to another worker after one lacked its tool. */
 function neverOffered(store: CallStore): CallStore {
   return {
     ...store,
@@ -56,29 +56,29 @@ function neverOffered(store: CallStore): CallStore {
   }
 }
 
-/** An outcome that says the same, and does not say that it is no end. */
+/** The outcome without the details that mark it as waiting for approval. */
 function asEnd(outcome: Outcome): Outcome {
   return outcome.error === undefined ? outcome : { ...outcome, error: { ...outcome.error, details: {} } }
 }
 
-/** A task of which nobody knows that its call needs approval. */
+/** The task with a tool that needs no approval. */
 function unasked(task: Task): Task {
   const { claim } = task
   return Object.create(task, { claim: { value: { ...claim, call: { ...claim.call, tool: 'sim:it:1.0.0' } } } })
 }
 
 const brokenBuilds: { readonly [what: string]: { readonly mutation: Mutation; readonly shows: RegExp } } = {
-  'a claim that is never taken from a dead holder': { mutation: { store: neverReclaims }, shows: /has no outcome/ },
+  'expired leases that are never reclaimed': { mutation: { store: neverReclaims }, shows: /has no outcome/ },
   'outcomes without a fence': { mutation: { store: withoutFence }, shows: /outcomes|acted|heard/ },
-  'a beginning that is not durable': {
+  'a start that is not durable': {
     mutation: { ports: (ports) => ({ ...ports, begin: async () => true }) },
     shows: /\(once\) acted|\(reconcilable\) acted/,
   },
-  'an answer before the commit': {
+  'a reply before the commit': {
     mutation: { ports: (ports) => ({ ...ports, recorder: { ...ports.recorder, finish: async () => 'accepted' } }) },
     shows: /has no outcome|heard/,
   },
-  'a repeat that finds a claim and drops it': {
+  'a redelivered call that is dropped': {
     mutation: {
       ports: (ports) => ({
         ...ports,
@@ -91,22 +91,22 @@ const brokenBuilds: { readonly [what: string]: { readonly mutation: Mutation; re
     },
     shows: /has no outcome/,
   },
-  'a decision that wakes nobody': { mutation: { store: neverResumes }, shows: /has no outcome/ },
-  'a call that nobody takes because its first worker had not its tool': {
+  'a decided approval that does not resume its call': { mutation: { store: neverResumes }, shows: /has no outcome/ },
+  'a call that is never claimed again because its first worker lacked its tool': {
     mutation: { store: neverOffered },
     shows: /has no outcome/,
   },
-  'a worker that takes a call which is asked for one that failed': {
+  'a worker that completes a call that waits for approval': {
     mutation: {
       ports: (ports) => ({ ...ports, execute: async (...of) => asEnd((await ports.execute(...of)) as Outcome) }),
     },
     shows: /is denied although it is open/,
   },
-  'a worker that does not ask': {
+  'a worker that skips the approval': {
     mutation: { ports: (ports) => ({ ...ports, execute: (snapshot, task) => ports.execute(snapshot, unasked(task)) }) },
     shows: /acted without approval/,
   },
-  'outcomes that are thrown away while the database is away': {
+  'outcomes that are dropped while the database is unavailable': {
     mutation: {
       ports: (ports) => ({
         ...ports,

@@ -1,6 +1,6 @@
 import { ToolError } from '@gantry/contract'
 
-/** Everything in a simulation that is left to chance, from one number. */
+/** A seeded random number generator (mulberry32), the simulation's only source of chance. */
 export function createRandom(seed: number): () => number {
   let state = seed >>> 0
   return () => {
@@ -11,22 +11,22 @@ export function createRandom(seed: number): () => number {
   }
 }
 
-/** A process of the simulation. When it is dead, nothing of it goes on. */
+/** A simulated process. A dead one never passes a gate. */
 export interface Actor {
   readonly name: string
   dead: boolean
 }
 
 /**
- * The place where everything happens in one order: whoever waits stands at a gate, and the one who drives the world lets
- * one of them through at a time. An actor that dies stands at his gates for ever.
+ * Serializes all actions: actors wait at gates, and the driver lets one of them pass at a time. A dead actor waits for
+ * ever.
  */
 export interface World {
   readonly random: () => number
   readonly now: () => number
   advance(ms: number): void
   gate(actor: Actor): Promise<void>
-  /** Lets one through; false when nobody stands at a gate. */
+  /** Lets one actor through; false when none waits. */
   step(): Promise<boolean>
   /** Whether a fault happens here and now. */
   chance(likelihood: number): boolean
@@ -47,7 +47,7 @@ export function createWorld(seed: number): World {
       gates = gates.filter(({ actor }) => !actor.dead)
       const [next] = gates.splice(Math.floor(random() * gates.length), 1)
       next?.pass()
-      // All that follows from it happens before anybody else moves.
+      // Everything that this causes happens before another actor moves.
       await new Promise((resolve) => setImmediate(resolve))
       return next !== undefined
     },
@@ -55,7 +55,7 @@ export function createWorld(seed: number): World {
   }
 }
 
-/** Puts a gate before and behind every operation, and lets some of them fail: not done, or done without an answer. */
+/** Puts a gate before and after every operation, and fails some of them: not done, or done without a response. */
 export function gated<T extends object>(target: T, actor: Actor, world: World, faults: () => number): T {
   return new Proxy(target, {
     get(object, name, receiver) {
@@ -63,16 +63,16 @@ export function gated<T extends object>(target: T, actor: Actor, world: World, f
       if (typeof value !== 'function') return value
       return async (...args: unknown[]): Promise<unknown> => {
         await world.gate(actor)
-        if (world.chance(faults())) throw away('none')
+        if (world.chance(faults())) throw unavailable('none')
         const answer = await value.apply(object, args)
         await world.gate(actor)
-        if (world.chance(faults())) throw away('unknown')
+        if (world.chance(faults())) throw unavailable('unknown')
         return answer
       }
     },
   })
 }
 
-function away(outcome: 'none' | 'unknown'): ToolError {
-  return new ToolError('STORE_UNAVAILABLE', 'The database is away.', { details: { outcome } })
+function unavailable(outcome: 'none' | 'unknown'): ToolError {
+  return new ToolError('STORE_UNAVAILABLE', 'The database is unavailable.', { details: { outcome } })
 }

@@ -11,7 +11,7 @@ export interface TrustedFolder {
   readonly path: string
 }
 
-/** A file of the folder, read once, so that what was looked at is what is used. */
+/** A file of the folder, read once, so that the checked content is the used content. */
 export interface FolderFile {
   /** Its name in the folder. */
   readonly name: string
@@ -28,8 +28,8 @@ const most = { text: 1_048_576, program: 16_777_216 } as const
 const plainName = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$/
 
 /**
- * Whose word the code in a folder is: that of the user of this process, or of root, and of nobody else.
- * - Errors: CONFIG_INVALID when the folder is not there, or others may write to it.
+ * Checks that only the user of this process, or root, can change the code in a folder.
+ * - Errors: CONFIG_INVALID when the folder does not exist, or others may write to it.
  */
 export async function trustFolder(path: string): Promise<TrustedFolder> {
   const found = await realpath(path).catch((cause: unknown) => {
@@ -57,7 +57,7 @@ export async function readEntry(folder: TrustedFolder, name: string): Promise<Fo
   const fault = trustFault(stats)
   if (fault !== undefined) throw new Refusal(fault)
   const executable = (stats.mode & 0o111) !== 0
-  const bound = executable ? most.program : most.text
+  const bound = executable || name.endsWith('.wasm') ? most.program : most.text
   if (bytes.length > bound) throw new Refusal(`is larger than ${bound} bytes`)
   const digest = createHash('sha256').update(bytes).digest('hex')
   return { name, path, bytes, digest, executable }
@@ -73,7 +73,7 @@ function trustFault({ mode, uid, gid }: Pick<Stats, 'mode' | 'uid' | 'gid'>): st
   // Systems without users have no such rights to look at.
   if (own === undefined) return undefined
   if (uid !== own && uid !== 0) return 'belongs to another user'
-  if ((mode & 0o002) !== 0) return 'can be written by everybody'
+  if ((mode & 0o002) !== 0) return 'is world-writable'
   if ((mode & 0o020) !== 0 && gid !== process.getgid?.() && gid !== 0) return 'can be written by another group'
   return undefined
 }

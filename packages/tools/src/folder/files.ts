@@ -4,6 +4,7 @@ import { pathToFileURL } from 'node:url'
 import { ToolError } from '@gantry/contract'
 import { checkTool } from '@gantry/core/internal/catalogs/tool-check'
 import { parseJson } from '@gantry/core/internal/json/parse'
+import { unlessAborted, within } from '@gantry/core/internal/resilience/abort'
 import type { DefinedTool } from '@gantry/core/internal/tools/tool'
 import { type FolderFile, Refusal, readEntry, type TrustedFolder } from './entry.ts'
 import { describedTool, manifestName } from './manifest.ts'
@@ -16,10 +17,10 @@ export interface ReadOptions {
   readonly load?: ImportModule
 }
 
-/** What a file gave. */
+/** The result of a file. */
 export interface LoadedFile {
   readonly tools: readonly DefinedTool[]
-  /** Names of the files that it puts to use, which are no tools by themselves. */
+  /** Names of the files that it uses, which are not tools themselves. */
   readonly uses: readonly string[]
   /** Of the file and those that it puts to use. */
   readonly digest: string
@@ -27,7 +28,7 @@ export interface LoadedFile {
 
 const mostFiles = 500
 
-/** Every file that may be tools, with what became of it; `before` is what they gave when they were last in order. */
+/** Every candidate file with its result; `before` holds the results of the last successful loads. */
 export async function readFiles(
   folder: TrustedFolder,
   options: ReadOptions,
@@ -46,7 +47,7 @@ export async function readFiles(
   return files
 }
 
-/** Names in the folder, without those that are hidden; what is neither tool nor description is left alone. */
+/** Names in the folder without hidden files; files that are neither tools nor manifests are ignored. */
 async function namesOf({ path }: TrustedFolder): Promise<ReadonlySet<string>> {
   const entries = await readdir(path, { withFileTypes: true })
   const files = entries.filter((entry) => !entry.isDirectory() && !entry.name.startsWith('.'))
@@ -65,7 +66,7 @@ function sourcesOf(names: ReadonlySet<string>): readonly [manifests: string[], o
 
 export type Found = ({ readonly state: 'read'; readonly file: string } & LoadedFile) | FailedFile
 
-/** It may not be used, or cannot be for now. */
+/** The file may not be used, or cannot be for now. */
 interface FailedFile {
   readonly state: 'refused' | 'broken'
   readonly file: string
@@ -83,7 +84,9 @@ async function toolsOfModule(folder: TrustedFolder, name: string, options: ReadO
   }
 }
 
-/** However the manifest fails, what it describes, or described when it was last in order, must not become a module. */
+/**
+ * However the manifest fails, a file that it describes, or described when it was last valid, must not become a module.
+ */
 async function toolsOfManifest(
   folder: TrustedFolder,
   name: string,
@@ -122,7 +125,7 @@ function failed(
 }
 
 function heldBack(file: string, manifest: string): FailedFile {
-  const reason = `is kept from running in this process until ${manifest} is mended, which may describe it`
+  const reason = `is kept from running in this process until ${manifest} is repaired, which may describe it`
   return { state: 'refused', file, reason, uses: [], holds: nothing }
 }
 
@@ -163,7 +166,7 @@ function importHere(url: string): Promise<object> {
 
 const longest = 1_000
 
-/** An error of the folder's own code may hold anything, but it is what its writer needs. */
+/** An error of the folder's own code may hold anything, but its author needs it. */
 function wordsOf(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error)
   return message.length > longest ? `${message.slice(0, longest)}…` : message
@@ -174,20 +177,20 @@ export function digestOf(texts: readonly string[]): string {
   return createHash('sha256').update(texts.join('\n')).digest('hex')
 }
 
-/** Modules that wait until a manifest is in order: all, as long as nobody can tell what it describes. */
+/** Modules that wait until a manifest is valid: all of them while it cannot be known what it describes. */
 type Holds = 'all' | ReadonlySet<string>
 
-/** What a manifest that failed means by what it says. */
+/** The files that an invalid manifest refers to. */
 interface Meant {
-  /** What it names as its program and files. */
+  /** The program and files that it names. */
   readonly uses: readonly string[]
-  /** What it speaks of in any other way, as under a key with a slip in it. */
+  /** Files that it mentions elsewhere, for example under a misspelt key. */
   readonly holds: Holds
 }
 
 const nothing: Holds = new Set()
 
-/** Goes by less than a manifest in order does: by paths, other letters of a case, and a name without its end. */
+/** Looser than a valid manifest: also by paths, other letter case, and a name without its extension. */
 function meantBy(said: unknown, names: ReadonlySet<string>): Meant {
   const text = JSON.stringify(said)?.toLowerCase()
   if (text === undefined) return { uses: [], holds: 'all' }
@@ -217,8 +220,8 @@ const moduleName = /^(?!.*\.(?:test|d)\.).+\.(?:m?[jt]s)$/
 const mostMs = 30_000
 
 /**
- * The tools that a module exports, by whatever names, alone or in lists. What the file says is part of its address, so
- * that a changed file is another module and an unchanged one is not run twice; what it imports stays as it was.
+ * The tools that a module exports, under any names, alone or in lists. The content of the file is part of its import URL,
+ * so that a changed file is another module and an unchanged one does not run twice; its own imports are not reloaded.
  */
 async function moduleTools(
   { path, digest }: FolderFile,
@@ -227,7 +230,7 @@ async function moduleTools(
 ): Promise<DefinedTool[]> {
   const url = pathToFileURL(path)
   url.searchParams.set('version', digest.slice(0, 16))
-  const exported = Object.values(await soon(load(url.href), signal))
+  const exported = Object.values(await inTime(load(url.href), signal))
   const tools = [...new Set(exported.flat().filter(isDefinedTool))]
   if (tools.length === 0) throw new Error('exports nothing that defineTool returned')
   return tools
@@ -238,15 +241,8 @@ function isDefinedTool(value: unknown): value is DefinedTool {
 }
 
 /** A module that never finishes must not hang the start. */
-async function soon<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const stop = Promise.withResolvers<never>()
-  const timer = setTimeout(() => stop.reject(new Error(`did not finish within ${mostMs} ms`)), mostMs)
-  const cancel = (): void => stop.reject(signal.reason)
-  signal.addEventListener('abort', cancel, { once: true })
-  try {
-    return await Promise.race([work, stop.promise])
-  } finally {
-    clearTimeout(timer)
-    signal.removeEventListener('abort', cancel)
-  }
+function inTime<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return within(mostMs, unlessAborted(work, signal), () => {
+    throw new Error(`did not finish within ${mostMs} ms`)
+  })
 }

@@ -1,39 +1,92 @@
-import type { JsonObject, SandboxedBinding, Tool } from '@gantry/contract'
-import { didYouMean } from '@gantry/core/internal/search/near'
+import type { JsonSchema, SandboxedBinding } from '@gantry/contract'
+import { anyText } from '@gantry/core/internal/options/option'
+import { checkOptions, optionsCheck } from '@gantry/core/internal/options/options'
 import { type DefinedTool, defineTool, type ToolDefinition } from '@gantry/core/internal/tools/tool'
-import { readBinding } from '@gantry/sandbox/internal/backends/binding'
+import { readBinding } from '@gantry/sandbox/internal/backends/request'
 import type { FolderFile } from './entry.ts'
 
-/** `name.tool.json` describes the program `name.py`, `name.js`, `name.sh` or `name` beside it. */
+/** `name.tool.json` describes the program `name.py`, `name.js`, `name.sh`, `name.wasm` or `name` beside it. */
 export const manifestName = /^(.+)\.tool\.(?:json|ya?ml)$/
 
 /** Reads another file of the folder. */
 export type ReadFile = (name: string) => Promise<FolderFile>
 
-const ofTool = [
-  ...['namespace', 'name', 'version', 'title', 'description', 'inputSchema', 'outputSchema', 'annotations', 'tags'],
-  ...['docs', 'examples', 'deprecated', 'aliases', 'effect', 'output', 'timeoutMs', 'permissions', 'secrets', 'egress'],
-  ...['profile', 'runtime', 'concurrencyKey', 'concurrency', 'retry', 'approval', 'placement', 'background'],
-] as const satisfies readonly (keyof Tool)[]
-const ofProgram = ['program', 'language', 'files', 'env', 'credentials', 'limits', 'result'] as const
-const known: readonly string[] = [...ofTool, ...ofProgram]
+/** Members of a definition that are code, or that only a module or a configuration sets. */
+type NotInManifests =
+  | 'backends'
+  | 'run'
+  | 'lookup'
+  | 'icons'
+  | 'limits'
+  | 'breaker'
+  | 'onCircuitOpen'
+  | 'cost'
+  | 'cache'
 
-/** What a manifest says of its program; all of it may be left out. */
-interface ProgramFields {
+/** The description of a tool and of its program; `name` is that of the file when absent. */
+interface Manifest extends Omit<ToolDefinition<JsonSchema>, 'name' | NotInManifests> {
+  readonly name?: string
   /** The file beside the manifest that is run. */
   readonly program?: string
   readonly language?: string
-  /** Further files of the folder that lie beside the program when it runs. */
+  /** Additional files of the folder in the working directory of the program. */
   readonly files?: readonly string[]
-  readonly env?: { readonly [name: string]: string }
-  readonly credentials?: SandboxedBinding['credentials']
+  readonly env?: SandboxedBinding['env'] & object
+  readonly credentials?: SandboxedBinding['credentials'] & object
   /** Of the sandbox. */
-  readonly limits?: SandboxedBinding['limits']
-  /** How what it gives is read, as `output` of a sandboxed binding. */
-  readonly result?: 'auto' | 'json' | 'text'
+  readonly limits?: SandboxedBinding['limits'] & object
+  /** How its output is parsed, as `output` of a sandboxed binding. */
+  readonly result?: SandboxedBinding['output'] & string
 }
 
-/** Names of the files that the manifest puts to use, which are no tools by themselves. */
+/** What is `true` here is checked with the tool or with its sandboxed binding. */
+const manifestCheck = optionsCheck<Manifest>({
+  members: {
+    namespace: true,
+    name: true,
+    version: true,
+    title: true,
+    description: true,
+    inputSchema: true,
+    outputSchema: true,
+    annotations: true,
+    tags: true,
+    docs: true,
+    examples: true,
+    deprecated: true,
+    aliases: true,
+    effect: true,
+    output: true,
+    timeoutMs: true,
+    permissions: true,
+    secrets: true,
+    egress: true,
+    profile: true,
+    runtime: true,
+    concurrencyKey: true,
+    concurrency: true,
+    retry: true,
+    approval: true,
+    placement: true,
+    background: true,
+    program: { type: 'string', description: 'the name of a file' },
+    language: anyText,
+    files: { type: 'array', maxItems: 64, items: anyText, description: 'a list of at most 64 names of files' },
+    env: true,
+    credentials: true,
+    limits: true,
+    result: true,
+  },
+  noun: 'known',
+})
+
+/** A value with the members of a manifest only; `defineTool` and the catalog check those of the tool. */
+function manifestOf(value: unknown): Manifest {
+  checkOptions('manifest', manifestCheck, value)
+  return value as Manifest
+}
+
+/** Names of the files that the manifest uses, which are not tools themselves. */
 export interface DescribedTool {
   readonly tool: DefinedTool
   readonly uses: readonly string[]
@@ -49,22 +102,8 @@ export async function describedTool(
   siblings: ReadonlySet<string>,
   read: ReadFile,
 ): Promise<DescribedTool> {
-  if (typeof said !== 'object' || said === null || Array.isArray(said)) throw new Error('must be an object')
-  const stray = Object.keys(said).find((key) => !known.includes(key))
-  if (stray !== undefined) throw new Error(`/${stray} is not known${didYouMean(stray, known)}`)
-  const {
-    program: named,
-    language,
-    files = [],
-    env,
-    credentials,
-    limits,
-    result,
-    ...definition
-  } = said as JsonObject & ProgramFields
+  const { program: named, language, files = [], env, credentials, limits, result, ...definition } = manifestOf(said)
   const program = named ?? programBeside(base, siblings)
-  if (typeof program !== 'string') throw new Error('/program must be the name of a file')
-  if (!isNames(files)) throw new Error('/files must be a list of names of files')
   const beside = Object.fromEntries(await Promise.all(files.map(async (name) => [name, asFile(await read(name))])))
   const binding = {
     kind: 'sandboxed',
@@ -74,12 +113,12 @@ export async function describedTool(
     ...(limits === undefined ? {} : { limits }),
     ...(result === undefined ? {} : { output: result }),
   }
-  const tool = defineTool({ name: base, ...definition, backends: [binding] } as unknown as ToolDefinition<object>)
+  const tool = defineTool({ name: base, ...definition, backends: [binding] })
   readBinding(binding, tool.tool)
   return { tool, uses: [program, ...files] }
 }
 
-const extensions = ['.py', '.js', '.mjs', '.ts', '.sh', ''] as const
+const extensions = ['.py', '.js', '.mjs', '.ts', '.sh', '.wasm', ''] as const
 const languages: { readonly [extension: string]: string } = {
   py: 'python',
   js: 'javascript',
@@ -89,11 +128,12 @@ const languages: { readonly [extension: string]: string } = {
 
 function programBeside(base: string, siblings: ReadonlySet<string>): string {
   const found = extensions.map((extension) => `${base}${extension}`).find((name) => siblings.has(name))
-  if (found === undefined) throw new Error(`names no program, and there is no ${base}.py, .js, .ts, .sh or ${base}`)
+  if (found === undefined)
+    throw new Error(`names no program, and there is no ${base}.py, .js, .ts, .sh, .wasm or ${base}`)
   return found
 }
 
-/** Code that an interpreter waits for, or else a file that the kernel can start. */
+/** Code that an interpreter waits for, a WASI module, or else a file that the kernel can start. */
 function programOf(
   file: FolderFile,
   language: string | undefined,
@@ -105,15 +145,12 @@ function programOf(
   const around = Object.keys(beside).length === 0 ? {} : { files: beside }
   if (spoken !== undefined) return { language: spoken, code: bytes.toString('utf8'), ...around }
   if (extension === 'sh') return { script: bytes.toString('utf8'), ...around }
+  if (extension === 'wasm') return { language: 'wasm', code: name, files: { ...beside, [name]: asFile(file) } }
   if (!file.executable) throw new Error(`${name} is neither in a known language nor executable`)
-  // The name has no letter that a shell takes for anything else.
+  // The name has no character that is special to a shell.
   return { script: `chmod +x './${name}' && exec './${name}'`, files: { ...beside, [name]: asFile(file) } }
 }
 
 function asFile({ bytes }: FolderFile): { readonly base64: string } {
   return { base64: bytes.toString('base64') }
-}
-
-function isNames(value: unknown): value is readonly string[] {
-  return Array.isArray(value) && value.length <= 64 && value.every((name) => typeof name === 'string')
 }

@@ -1,6 +1,6 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import type { BackendCall, BackendContext, BackendHost } from '@gantry/core/internal/backends/backend'
-import { isJson, isJsonLines, isText, mediaOf } from '@gantry/core/internal/backends/http/media'
+import { isJson, isJsonLines, isTextMedia, mediaOf } from '@gantry/core/internal/backends/http/media'
 import type { EgressRequest } from '@gantry/core/internal/egress/egress'
 import type { WebPlan } from './binding.ts'
 import { draftRequest, type Shown, sealRequest } from './request.ts'
@@ -9,8 +9,8 @@ import { answerOf, extentOf, isHtml, readAll, readText } from './response.ts'
 const usualRedirects = 5
 
 /**
- * One fetch: the arguments become a request, the guard sends it with its secrets, and what comes is read up to the
- * limit. A caller who wants to see it come gets the text piece by piece besides.
+ * One fetch: the arguments become a request, egress sends it with its secrets, and the response is read up to the limit.
+ * With `stream` the caller also receives the text in chunks.
  */
 export async function fetchOnce(
   { args, tool }: BackendCall,
@@ -54,9 +54,9 @@ function scopeOf(
   }
 }
 
-/** What can be shown before its end is there; a page has to be whole before it is text. */
+/** Formats that can be streamed; a page must be complete before it becomes text. */
 function isReadable(type: string | undefined): boolean {
-  return !isHtml(type) && (isJson(type) || isJsonLines(type) || isText(type))
+  return !isHtml(type) && (isJson(type) || isJsonLines(type) || isTextMedia(type))
 }
 
 type Reading = ReturnType<typeof readText>

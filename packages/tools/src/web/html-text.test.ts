@@ -5,7 +5,7 @@ import { htmlText } from './html-text.ts'
 const { signal } = new AbortController()
 const textOf = async (html: string): Promise<string> => (await htmlText(html, 'https://example.com/a/b', signal)).text
 
-test('a page becomes what a reader sees of it', async () => {
+test('htmlText returns the visible text of a page', async () => {
   const page = await htmlText(
     `<!doctype html><html><head><title>Tom &amp;
       Jerry</title><style>p{}</style><script>if (a<b) document.write("<p>no</p>")</script></head>
@@ -21,26 +21,39 @@ test('a page becomes what a reader sees of it', async () => {
     page.text,
     [
       ...['# Hello world', '', 'One', 'two three [a link](https://example.com/x?y=1&z=2), end.', ''],
-      ...['- a', '- b', '  - c', '', '1. x', '2. y', '', 'H |I |', '1 |2 |', '', 'if x:', '    y()', '', 'a picture'],
+      '- a',
+      '- b',
+      '  - c',
+      '',
+      '1. x',
+      '2. y',
+      '',
+      'H |I |',
+      '1 |2 |',
+      '',
+      'if x:',
+      '    y()',
+      '',
+      'a picture',
     ].join('\n'),
   )
 })
 
-test('characters are decoded once, and what stands for none is left or replaced', async () => {
+test('character references are decoded once, and invalid ones are kept or replaced', async () => {
   assert.equal(
     await textOf('&lt;b&gt; &amp;lt; &#65;&#x42; &#0;&#xD800;&#x110000; &nosuch; &copy'),
     '<b> &lt; AB \ufffd\ufffd\ufffd &nosuch; ©',
   )
 })
 
-test('a > within quotes does not end a tag, and links that lead nowhere are only text', async () => {
+test('a > within quotes does not end a tag, and links that cannot be fetched become text', async () => {
   assert.equal(await textOf('<a title="a > b" href="https://x.test/">x</a>'), '[x](https://x.test/)')
   for (const href of ['javascript:alert(1)', 'data:text/html,x', '#top', 'file:///etc/passwd', 'http://[']) {
     assert.equal(await textOf(`<a href="${href}">x</a>`), 'x', href)
   }
 })
 
-test('what is never closed swallows the rest, as in a browser', async () => {
+test('an unclosed element swallows the rest, as in a browser', async () => {
   for (const open of ['<!--', '<script>', '<style>', '<a href="', '<svg>']) {
     assert.equal(await textOf(`before${open} after <p>more`), 'before', open)
   }
@@ -62,7 +75,7 @@ const hostile: { readonly [name: string]: string } = {
   growing: 'İ<script>x</script>'.repeat(20_000),
 }
 
-test('the work for a page is in proportion to its length, whatever it nests', async () => {
+test('parsing hostile nesting takes time in proportion to the length of the page', async () => {
   for (const [name, html] of Object.entries(hostile)) {
     const text = await textOf(`start ${html}`)
     assert.ok(text.startsWith('start'), name)
@@ -70,7 +83,7 @@ test('the work for a page is in proportion to its length, whatever it nests', as
   }
 })
 
-test('a page that is being read leaves others their turn, and its signal ends it', async () => {
+test('reading a page yields to the event loop, and its signal ends it', async () => {
   const controller = new AbortController()
   const reading = htmlText('<b>x</b>'.repeat(200_000), 'https://example.com/', controller.signal)
   setImmediate(() => controller.abort())

@@ -8,7 +8,18 @@ export interface PageText {
 }
 
 const blocks: ReadonlySet<string> = new Set([
-  ...['address', 'article', 'aside', 'blockquote', 'body', 'dd', 'details', 'dialog', 'div', 'dl', 'dt', 'fieldset'],
+  'address',
+  'article',
+  'aside',
+  'blockquote',
+  'body',
+  'dd',
+  'details',
+  'dialog',
+  'div',
+  'dl',
+  'dt',
+  'fieldset',
   ...[
     'figcaption',
     'figure',
@@ -23,11 +34,28 @@ const blocks: ReadonlySet<string> = new Set([
     'option',
     'search',
   ],
-  ...['section', 'summary', 'tbody', 'tfoot', 'thead', 'tr'],
+  'section',
+  'summary',
+  'tbody',
+  'tfoot',
+  'thead',
+  'tr',
 ])
 /** Blocks with an empty line around them. */
 const apart: ReadonlySet<string> = new Set([
-  ...['p', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'ul', 'ol', 'pre', 'table', 'blockquote', 'hr'],
+  'p',
+  'h1',
+  'h2',
+  'h3',
+  'h4',
+  'h5',
+  'h6',
+  'ul',
+  'ol',
+  'pre',
+  'table',
+  'blockquote',
+  'hr',
 ])
 /** Pieces that are written in one go: a few milliseconds' worth. */
 const turn = 5_000

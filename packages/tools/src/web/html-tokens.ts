@@ -1,4 +1,4 @@
-/** A piece of a page: text with its characters as they are meant, or a tag by its name in small letters. */
+/** A piece of a page: decoded text, or a tag by its name in lower case. */
 export type Token =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'open'; readonly name: string; readonly attributes: string }
@@ -6,16 +6,26 @@ export type Token =
 
 /** Elements whose content is not markup, or nothing that a reader sees. */
 const skipped: ReadonlySet<string> = new Set([
-  ...['script', 'style', 'template', 'noscript', 'svg', 'math', 'iframe', 'object', 'canvas', 'noembed', 'xmp'],
+  'script',
+  'style',
+  'template',
+  'noscript',
+  'svg',
+  'math',
+  'iframe',
+  'object',
+  'canvas',
+  'noembed',
+  'xmp',
 ])
 
 /**
- * The pieces of a page, in one pass. Every search for an end either moves on or ends the page, so that the time is in
- * proportion to the length whatever somebody wrote: what is never closed swallows the rest, as in a browser.
+ * The pieces of a page, in one pass. Every search for an end either moves on or ends the page, so that the time is
+ * linear in the length of any input: an element that is never closed takes the rest, as in a browser.
  */
 export function* tokens(html: string): Generator<Token, void> {
   const lower = html.toLowerCase()
-  // Some letters grow when they are made small; then places in one text are not places in the other.
+  // Some characters grow in lower case; then offsets in one text are not offsets in the other.
   const folded = lower.length === html.length ? lower : html
   for (let at = 0; at < html.length; ) {
     const start = html.indexOf('<', at)
@@ -100,16 +110,74 @@ export function attributeOf(attributes: string, name: string): string | undefine
   return value === undefined ? undefined : decodeEntities(value)
 }
 
-/** Names that pages use; any other is left as it stands. */
+/** Common character references; others are left unchanged. */
 const named: ReadonlyMap<string, string> = new Map(
   Object.entries({
-    ...{ amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: ' ', copy: '©', reg: '®', trade: '™', deg: '°' },
-    ...{ hellip: '…', ndash: '–', mdash: '—', lsquo: '‘', rsquo: '’', sbquo: '‚', ldquo: '“', rdquo: '”', bdquo: '„' },
-    ...{ laquo: '«', raquo: '»', lsaquo: '‹', rsaquo: '›', bull: '•', middot: '·', sect: '§', para: '¶', dagger: '†' },
-    ...{ euro: '€', pound: '£', yen: '¥', cent: '¢', times: '×', divide: '÷', plusmn: '±', frac12: '½', frac14: '¼' },
-    ...{ larr: '←', rarr: '→', uarr: '↑', darr: '↓', harr: '↔', rArr: '⇒', hArr: '⇔', check: '✓', infin: '∞' },
-    ...{ le: '≤', ge: '≥', ne: '≠', asymp: '≈', minus: '−', micro: 'µ', sup1: '¹', sup2: '²', sup3: '³', ordm: 'º' },
-    ...{ auml: 'ä', ouml: 'ö', uuml: 'ü', Auml: 'Ä', Ouml: 'Ö', Uuml: 'Ü', szlig: 'ß', eacute: 'é', egrave: 'è' },
+    amp: '&',
+    lt: '<',
+    gt: '>',
+    quot: '"',
+    apos: "'",
+    nbsp: ' ',
+    copy: '©',
+    reg: '®',
+    trade: '™',
+    deg: '°',
+    hellip: '…',
+    ndash: '–',
+    mdash: '—',
+    lsquo: '‘',
+    rsquo: '’',
+    sbquo: '‚',
+    ldquo: '“',
+    rdquo: '”',
+    bdquo: '„',
+    laquo: '«',
+    raquo: '»',
+    lsaquo: '‹',
+    rsaquo: '›',
+    bull: '•',
+    middot: '·',
+    sect: '§',
+    para: '¶',
+    dagger: '†',
+    euro: '€',
+    pound: '£',
+    yen: '¥',
+    cent: '¢',
+    times: '×',
+    divide: '÷',
+    plusmn: '±',
+    frac12: '½',
+    frac14: '¼',
+    larr: '←',
+    rarr: '→',
+    uarr: '↑',
+    darr: '↓',
+    harr: '↔',
+    rArr: '⇒',
+    hArr: '⇔',
+    check: '✓',
+    infin: '∞',
+    le: '≤',
+    ge: '≥',
+    ne: '≠',
+    asymp: '≈',
+    minus: '−',
+    micro: 'µ',
+    sup1: '¹',
+    sup2: '²',
+    sup3: '³',
+    ordm: 'º',
+    auml: 'ä',
+    ouml: 'ö',
+    uuml: 'ü',
+    Auml: 'Ä',
+    Ouml: 'Ö',
+    Uuml: 'Ü',
+    szlig: 'ß',
+    eacute: 'é',
+    egrave: 'è',
     ...{
       ecirc: 'ê',
       euml: 'ë',
@@ -143,11 +211,19 @@ const named: ReadonlyMap<string, string> = new Map(
       Aring: 'Å',
       AElig: 'Æ',
     },
-    ...{ Ccedil: 'Ç', Ntilde: 'Ñ', Oslash: 'Ø', ensp: ' ', emsp: ' ', thinsp: ' ', shy: '', zwj: '', zwnj: '' },
+    Ccedil: 'Ç',
+    Ntilde: 'Ñ',
+    Oslash: 'Ø',
+    ensp: ' ',
+    emsp: ' ',
+    thinsp: ' ',
+    shy: '',
+    zwj: '',
+    zwnj: '',
   }),
 )
 
-/** Characters for what stands for them in a page, each looked at once. */
+/** Decodes character references in one pass. */
 function decodeEntities(text: string): string {
   if (!text.includes('&')) return text
   return text.replace(

@@ -1,10 +1,14 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import type { BackendContext } from '@gantry/core/internal/backends/backend'
-import { badArgument } from '@gantry/core/internal/backends/http/check'
 import { fillHeader, headerValueFault } from '@gantry/core/internal/backends/http/headers'
-import { followsRedirects } from '@gantry/core/internal/egress/headers'
+import { badArgument } from '@gantry/core/internal/backends/http/parameters'
+import {
+  followsRedirects,
+  isFramingHeader,
+  isHeaderName,
+  isSensitiveHeader,
+} from '@gantry/core/internal/egress/headers'
 import { parseUrl, type Target, targetOf } from '@gantry/core/internal/egress/target'
-import { isFramingHeader, isHeaderName, isSensitiveHeader } from '@gantry/core/internal/ids/header-names'
 import { fetchSecrets, fillSecrets, secretNames } from '@gantry/core/internal/ids/secret-reference'
 import type { WebPlan } from './binding.ts'
 
@@ -26,7 +30,7 @@ export interface Draft {
   readonly secrets: readonly string[]
 }
 
-/** A request as the guard takes it, and the values of the secrets that are in it. */
+/** A request for egress, and the values of the secrets in it. */
 export interface Sealed {
   readonly url: URL
   readonly method: string
@@ -43,8 +47,8 @@ const partial: ReadonlySet<string> = new Set(['range', 'if-range'])
 
 /**
  * Makes a request of arguments, or throws INPUT_INVALID with the path. A reference to a secret counts in the values of
- * headers and of the query, where it is put in later, and is refused when the secret may not go to that origin: nobody
- * can have a secret sent to a place of his choice, nor learn whether there is one.
+ * headers and of the query, where it is inserted later, and is refused when the secret may not go to that origin: a
+ * caller cannot have a secret sent to an origin of its choice, nor learn whether the secret exists.
  */
 export function draftRequest(plan: WebPlan, args: JsonObject): Draft {
   const url = parseUrl(String(args.url))
@@ -66,7 +70,7 @@ export function draftRequest(plan: WebPlan, args: JsonObject): Draft {
   return { url, method, headers, query, body: data, secrets }
 }
 
-/** Puts the secrets in, each asked for once and kept out of all that leaves the call. */
+/** Resolves secret references, each once; the values are redacted from all output of the call. */
 export async function sealRequest({ secrets: names, ...draft }: Draft, context: BackendContext): Promise<Sealed> {
   const secrets = await fetchSecrets(names, context.secret)
   const url = new URL(draft.url)
@@ -106,7 +110,7 @@ function headerFault(name: string, value: string): string | undefined {
   return headerValueFault(value)
 }
 
-/** The name may be anything, so what is shown of it is short and has no line breaks; of the value nothing is. */
+/** The name may be any text, so it is truncated and escaped; the value is never shown. */
 function badHeader(name: string, message: string): ToolError {
   const shown = name.slice(0, 100).replace(/[^\x21-\x7e]/g, '?')
   const issue = { path: '/headers', message: `${shown} ${message}` }
@@ -120,7 +124,7 @@ function textsOf(value: Json | undefined): { readonly [name: string]: string } {
 /** At most one of the three ways to write a body. */
 function bodyOf(args: JsonObject): { readonly data?: string | Uint8Array; readonly mediaType?: string } {
   const given = ['body', 'json', 'base64'].filter((name) => args[name] !== undefined)
-  if (given.length > 1) throw badArgument(given[1] ?? '', `is a second body beside ${given[0]}; give one of them`)
+  if (given.length > 1) throw badArgument(given[1] ?? '', `cannot be combined with ${given[0]}; give one body`)
   if (args.body !== undefined) return { data: String(args.body), mediaType: 'text/plain; charset=utf-8' }
   if (args.json !== undefined) return { data: JSON.stringify(args.json), mediaType: 'application/json' }
   if (args.base64 === undefined) return {}

@@ -29,7 +29,7 @@ async function readOf(text: string, limit: number, secrets = [secret]) {
   return { asked, pieces }
 }
 
-test('where a body is cut, and how much is read for that, tells nobody whether he guessed how a secret begins', async () => {
+test('the length of a truncated body and the bytes read do not reveal a correct guess of a secret’s prefix', async () => {
   for (const { right, wrong } of guessesOf(secret)) {
     for (const behind of ['', ' and on', ' and on'.repeat(200), '\n']) {
       for (const limit of [right.length, right.length + 2, 30]) {
@@ -45,7 +45,7 @@ test('where a body is cut, and how much is read for that, tells nobody whether h
   }
 })
 
-test('of a body without secrets no more is read than is given and one byte, and with them no more than one is long', async () => {
+test('readPieces reads one byte past the limit without secrets, and a bounded number of bytes with secrets', async () => {
   const text = 'x'.repeat(10_000)
   assert.equal((await readOf(text, 50, [])).asked, 51)
   const { asked, pieces } = await readOf(text, 50)

@@ -6,7 +6,7 @@ import {
   decodeText,
   isJson,
   isJsonLines,
-  isText,
+  isTextMedia,
   type Media,
 } from '@gantry/core/internal/backends/http/media'
 import type { EgressResponse } from '@gantry/core/internal/egress/egress'
@@ -15,7 +15,7 @@ import { createRedactor, type Redactor } from '@gantry/core/internal/json/redact
 import { htmlText } from './html-text.ts'
 import type { Shown } from './request.ts'
 
-/** Bytes that are no text go into a file from here on, where files are kept. */
+/** Binary bodies of this size or more become an artifact, if there is a store. */
 const inlineBytes = 65_536
 
 /**
@@ -32,13 +32,16 @@ export async function answerOf(
 ): Promise<JsonObject> {
   const { status, url } = response
   return {
-    ...{ status, url, headers: headersOf(response.headers), bytes: read.bytes.byteLength },
+    status,
+    url,
+    headers: headersOf(response.headers),
+    bytes: read.bytes.byteLength,
     ...(read.truncated ? { truncated: true } : {}),
     ...(await bodyOf(response, media, read.bytes, as, hidden, context)),
   }
 }
 
-/** By the media type, unless told; what should be JSON and is not comes as text, so that nobody loses it. */
+/** By the media type unless the call names a form; invalid JSON is shown as text, so that it is not lost. */
 async function bodyOf(
   { url }: EgressResponse,
   { type, charset }: Media,
@@ -56,7 +59,7 @@ async function bodyOf(
     return json === undefined ? { body: text } : { json }
   }
   if (as === 'html' || !isHtml(type)) return { body: text }
-  // Not all of a long title is kept, and half a secret would be found by nobody later.
+  // A long title is truncated, and redaction would not find a partial secret later.
   const { title, text: body } = await htmlText(hidden.text(text), url, context.signal)
   return title === undefined ? { body } : { title, body }
 }
@@ -75,7 +78,7 @@ async function fileOf(
   }
   const name = decodeName(new URL(url).pathname.split('/').at(-1) ?? '')
   const file = { name, content: bytes, ...(type === undefined ? {} : { mimeType: type }) }
-  return { artifact: (await context.attach(file)) as unknown as Json }
+  return { artifact: { ...(await context.attach(file)) } }
 }
 
 function decodeName(segment: string): string {
@@ -88,7 +91,7 @@ function decodeName(segment: string): string {
 
 /** An answer that names no type is text when it could be. */
 function isTextual(type: string | undefined, bytes: Uint8Array): boolean {
-  return type === undefined ? isUtf8(bytes) : isJson(type) || isJsonLines(type) || isText(type)
+  return type === undefined ? isUtf8(bytes) : isJson(type) || isJsonLines(type) || isTextMedia(type)
 }
 
 export function isHtml(type: string | undefined): boolean {
@@ -103,7 +106,7 @@ function parsed(text: string): Json | undefined {
   }
 }
 
-/** By name; of a name that comes several times, as cookies do, all values. */
+/** Headers by name; a repeated name, such as a cookie, has all values. */
 function headersOf(headers: Headers): JsonObject {
   const all = new Map<string, Json>(headers)
   const cookies = headers.getSetCookie()
@@ -117,14 +120,14 @@ function base64(bytes: Uint8Array, hidden: Redactor): string {
   return Buffer.from(hidden.text(given.toString('latin1')), 'latin1').toString('base64')
 }
 
-/** What was read of a body. */
+/** The part of a body that was read. */
 interface Read {
   readonly bytes: Uint8Array
   /** Whether there was more. */
   readonly truncated: boolean
 }
 
-/** How much of a body to read, and what no cut may go through. */
+/** The size limit of a body, and the secrets that truncation must not split. */
 interface Extent {
   readonly limit: number
   /** Of the secrets that the request carried, each byte of theirs and of the body as one character. */
@@ -138,12 +141,12 @@ export function extentOf(limit: number, secrets: readonly string[]): Extent {
 }
 
 /**
- * Reads a body up to a limit and lets go of the rest; each piece that counts is yielded.
+ * Reads a body up to a limit and cancels the rest; each piece that counts is yielded.
  *
- * Half a secret is found by nobody later, so what is as near to the limit as a secret is long waits until every secret
- * that began before the limit has come whole, for which a little more is read, and then what is given ends before the one
- * that goes across. How much more never depends on what is there: otherwise a caller could try beginnings of a secret
- * until one is held back, or waited for.
+ * Redaction would not find half a secret later. So the last bytes before the limit, as many as a secret is long, are
+ * held back until every secret that began before the limit is complete, for which a little more is read; the result
+ * then ends before a secret that crosses the limit. How much more is read never depends on the content: otherwise a
+ * caller could try beginnings of a secret until one is held back, or waited for.
  */
 export async function* readPieces(
   response: EgressResponse,
@@ -187,7 +190,7 @@ export async function* readPieces(
   return { bytes: Buffer.concat(given), truncated }
 }
 
-/** The same without anybody who watches. */
+/** The same without yielding the pieces. */
 export async function readAll(response: EgressResponse, extent: Extent): Promise<Read> {
   const pieces = readPieces(response, extent)
   for (;;) {
@@ -196,7 +199,7 @@ export async function readAll(response: EgressResponse, extent: Extent): Promise
   }
 }
 
-/** The same, with the text as it comes, cut between characters. */
+/** The same, with the text in chunks, split between characters. */
 export async function* readText(
   response: EgressResponse,
   extent: Extent,

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { type HttpAuth, ToolError } from '@gantry/contract'
 import { openWorld, sendJson } from './server.fixture.ts'
 
-test('every way to prove who calls puts its secret in at the last moment', async (t) => {
+test('bearer, basic, header, query and cookie credentials are filled in from secrets', async (t) => {
   const world = await openWorld((_request, response) => sendJson(response, {}))
   t.after(world.close)
   const send = async (auth: HttpAuth | HttpAuth[]) => {
@@ -23,7 +23,7 @@ test('every way to prove who calls puts its secret in at the last moment', async
   assert.deepEqual([both?.target, both?.headers.cookie], ['/?k=value-of-q', 'a=1; s=value-of-c'])
 })
 
-test('a missing secret sends nothing', async (t) => {
+test('a call with a missing secret sends no request', async (t) => {
   const world = await openWorld((_request, response) => sendJson(response, {}), {
     http: { auth: { type: 'bearer', token: 'secret:gone' } },
   })
@@ -35,7 +35,7 @@ test('a missing secret sends nothing', async (t) => {
   assert.equal(world.seen[0]?.headers.authorization, undefined)
 })
 
-test('a secret that would break out of its header is refused without being shown', async (t) => {
+test('a secret that would inject a header is refused, and the error does not contain it', async (t) => {
   const world = await openWorld((_request, response) => sendJson(response, {}), {
     http: { auth: { type: 'bearer', token: 'secret:bad' } },
   })
@@ -48,7 +48,7 @@ test('a secret that would break out of its header is refused without being shown
   assert.equal(world.seen.length, 0)
 })
 
-test('a call whose arguments cannot be sent asks for no secret', async (t) => {
+test('a call with invalid arguments fetches no secret', async (t) => {
   const world = await openWorld((_request, response) => sendJson(response, {}))
   t.after(world.close)
   const asked: string[] = []

@@ -1,7 +1,16 @@
 import type { HttpAuth, HttpBinding, HttpBody, HttpParameter, Issue, ParameterStyle } from '@gantry/contract'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
-import { flag, listOf, mapOf, oneOf, record, refuseConfig, ruled, text } from './check.ts'
-import { authList, authShape, headerNameFault, headerValueFault, impliedHeaderFault } from './headers.ts'
+import { anyText, flag, mapOf, oneOf, ruled } from '../../options/option.ts'
+import { checkOptions, optionsCheck, refuse } from '../../options/options.ts'
+import {
+  authCheck,
+  authList,
+  headerNameFault,
+  headersCheck,
+  headerValueFault,
+  idempotencyCheck,
+  impliedHeaderFault,
+} from './headers.ts'
 import {
   type Base,
   baseFault,
@@ -13,86 +22,81 @@ import {
   templateFault,
 } from './parameters.ts'
 
-/** A binding that was found sound, ready to make requests from arguments. */
+/** A compiled binding. */
 export interface Plan {
   readonly method: string
-  /** Instead of the backend's own, when there. */
+  /** Overrides the base URL of the backend. */
   readonly base: Base | undefined
   readonly path: readonly Segment[]
   readonly query: readonly ParameterTarget[]
   readonly header: readonly ParameterTarget[]
   readonly cookie: readonly ParameterTarget[]
-  /** Arguments that go somewhere by name; the rest go together. */
+  /** Arguments with an explicit parameter; the rest go into the query or the body. */
   readonly placed: ReadonlySet<string>
   readonly body: HttpBody | undefined
-  /** As written, references to secrets included. */
+  /** With references to secrets, not their values. */
   readonly headers: { readonly [name: string]: string }
   readonly constants: { readonly [name: string]: string }
-  /** Instead of the backend's own, when there. */
+  /** Overrides the auth of the backend. */
   readonly auth: readonly HttpAuth[] | undefined
   readonly response: NonNullable<HttpBinding['response']>
   readonly idempotencyHeader: string | false | undefined
 }
 
-/** A set of headers that the configuration may send. */
-export const headersShape = mapOf(ruled(headerValueFault), headerNameFault)
-/** The header for the idempotency key, or false for none. */
-export const idempotencyShape = (value: unknown, path: string): readonly Issue[] =>
-  value === false ? [] : ruled(headerNameFault)(value, path)
-
-const shape = record(
-  {
+const paramCheck = optionsCheck<HttpParameter>({
+  members: {
+    in: oneOf('path', 'query', 'header', 'cookie'),
+    name: anyText,
+    style: oneOf('simple', 'label', 'matrix', 'form', 'spaceDelimited', 'pipeDelimited', 'deepObject'),
+    explode: flag,
+    allowReserved: flag,
+    json: flag,
+  },
+  required: ['in'],
+})
+const encodingCheck = optionsCheck<NonNullable<HttpBody['encoding']>[string]>({
+  members: { style: oneOf('form', 'spaceDelimited', 'pipeDelimited', 'deepObject'), explode: flag },
+})
+const bodyCheck = optionsCheck<HttpBody>({
+  members: {
+    type: oneOf('json', 'form', 'multipart', 'text', 'binary'),
+    arg: anyText,
+    mediaType: ruled(headerValueFault),
+    files: { type: 'array', items: anyText },
+    encoding: mapOf(encodingCheck),
+  },
+  required: ['type'],
+})
+const check = optionsCheck<HttpBinding>({
+  members: {
     kind: oneOf('http'),
-    name: text,
+    name: anyText,
     method: ruled(methodFault),
     path: ruled(templateFault),
     baseUrl: ruled(baseFault),
-    params: mapOf(
-      record(
-        {
-          in: oneOf('path', 'query', 'header', 'cookie'),
-          name: text,
-          style: oneOf('simple', 'label', 'matrix', 'form', 'spaceDelimited', 'pipeDelimited', 'deepObject'),
-          explode: flag,
-          allowReserved: flag,
-          json: flag,
-        },
-        ['in'],
-      ),
-    ),
-    body: record(
-      {
-        type: oneOf('json', 'form', 'multipart', 'text', 'binary'),
-        arg: text,
-        mediaType: ruled(headerValueFault),
-        files: listOf(text),
-        encoding: mapOf(
-          record({ style: oneOf('form', 'spaceDelimited', 'pipeDelimited', 'deepObject'), explode: flag }, []),
-        ),
-      },
-      ['type'],
-    ),
-    headers: headersShape,
-    query: mapOf(text),
-    auth: authShape,
+    params: mapOf(paramCheck),
+    body: bodyCheck,
+    headers: headersCheck,
+    query: { type: 'object', additionalProperties: anyText },
+    auth: authCheck,
     response: oneOf('auto', 'json', 'text', 'base64', 'sse', 'ndjson', 'chunks'),
-    idempotencyHeader: idempotencyShape,
+    idempotencyHeader: idempotencyCheck,
   },
-  ['path'],
-)
+  required: ['path'],
+})
 
 function methodFault(method: string): string | undefined {
   if (!/^[A-Za-z]{1,20}$/.test(method)) return 'is not an HTTP method'
   return /^(?:connect|trace)$/i.test(method) ? 'must not be CONNECT or TRACE' : undefined
 }
 
-/** Checks a binding and prepares it; throws CONFIG_INVALID with the paths in it that are wrong. */
+/** Checks and compiles a binding; throws CONFIG_INVALID with the failing paths. */
 export function readBinding(given: object, tool: string): Plan {
-  const what = `The http binding of ${tool}`
-  refuseConfig(what, shape(given, ''))
-  const binding = given as HttpBinding
+  const what = `http binding of ${tool}`
+  const binding: unknown = given
+  checkOptions(what, check, binding)
   const { body, params = {}, auth } = binding
-  refuseConfig(what, [...paramIssues(binding, params), ...bodyIssues(body)])
+  refuse(what, [...paramIssues(binding, params), ...bodyIssues(body)])
   const places = Object.entries(params).map(([argument, param]) => placeOf(argument, param))
   const inPath = places.filter(({ argument }) => params[argument]?.in === 'path')
   const path = readTemplate(
@@ -117,7 +121,7 @@ export function readBinding(given: object, tool: string): Plan {
   }
 }
 
-/** A place with OpenAPI's defaults for what the binding leaves out. */
+/** A parameter with the defaults of OpenAPI. */
 function placeOf(argument: string, param: HttpParameter): ParameterTarget {
   const style = param.style ?? (param.in === 'path' || param.in === 'header' ? 'simple' : 'form')
   return {

@@ -6,14 +6,14 @@ import { encodeMultipart, writeBody } from './body.ts'
 
 const write = (body: HttpBody, rest: JsonObject) => writeBody(body, rest, rest)
 
-test('a form repeats the name of a list and writes what has members as JSON', () => {
+test('a form repeats the name for each list item and writes objects as JSON', () => {
   const sent = write({ type: 'form' }, { a: 'x y', list: [1, 'b'], object: { k: 1 }, none: null })
   assert.equal(sent?.data, 'a=x%20y&list=1&list=b&object=%7B%22k%22%3A1%7D')
   assert.equal(sent?.mediaType, 'application/x-www-form-urlencoded')
   assert.throws(() => write({ type: 'form', arg: 'a' }, { a: [] }), { code: 'INPUT_INVALID' })
 })
 
-test('text and binary bodies are one argument, and base64 with noise in it is refused', () => {
+test('a text or binary body is one argument, and invalid base64 is refused', () => {
   assert.equal(write({ type: 'text', arg: 'a' }, { a: 'é' })?.data, 'é')
   assert.deepEqual(write({ type: 'binary', arg: 'a' }, { a: 'AP8=' })?.data, Buffer.from([0, 255]))
   assert.deepEqual(write({ type: 'binary', arg: 'a' }, { a: 'AP8' })?.data, Buffer.from([0, 255]))
@@ -23,13 +23,13 @@ test('text and binary bodies are one argument, and base64 with noise in it is re
   assert.equal(write({ type: 'binary', arg: 'missing' }, { a: 1 }), undefined)
 })
 
-test('members of a form are written in the style that the binding gives them', () => {
+test('form members are written in the style of the binding', () => {
   const encoding = { metadata: { style: 'deepObject' }, ids: { style: 'pipeDelimited' } } as const
   const sent = write({ type: 'form', encoding }, { metadata: { a: { b: 'c&d' } }, ids: [1, 2], other: { k: 1 } })
   assert.equal(sent?.data, 'metadata%5Ba%5D%5Bb%5D=c%26d&ids=1%7C2&other=%7B%22k%22%3A1%7D')
 })
 
-test('any multipart body is read back as it was written, by the platform’s own parser', async () => {
+test('the FormData parser of Node reads any multipart body back unchanged', async () => {
   const name = fc.string({ unit: 'binary', minLength: 1 }).map((text) => text.replaceAll('\0', ''))
   await fc.assert(
     fc.asyncProperty(
@@ -40,7 +40,7 @@ test('any multipart body is read back as it was written, by the platform’s own
         const form = await new Response(sent?.data, {
           headers: { 'content-type': sent?.mediaType ?? '' },
         }).formData()
-        // The parser takes %22, %0D and %0A back; a name that held those already is the one thing it cannot tell apart.
+        // The parser decodes %22, %0D and %0A, so it cannot distinguish them from a name that held them literally.
         const plain = (text: string) => text.replaceAll('%22', '"').replaceAll('%0D', '\r').replaceAll('%0A', '\n')
         const back = [...form.entries()].map(([key, value]) => [plain(key), value])
         assert.deepEqual(
@@ -52,7 +52,7 @@ test('any multipart body is read back as it was written, by the platform’s own
   )
 })
 
-test('a part is a file when the binding says so, JSON when it has members, and one of several when it is a list', async () => {
+test('a multipart part is a file when the binding lists it, JSON for an object, and repeated for a list', async () => {
   const body: HttpBody = { type: 'multipart', files: ['photo'] }
   const sent = write(body, { photo: 'AP8=', meta: { a: 1 }, tag: ['x', 'y'], none: null })
   const form = await new Response(sent?.data, {
@@ -65,7 +65,7 @@ test('a part is a file when the binding says so, JSON when it has members, and o
   assert.throws(() => write(body, { photo: 'no base64!' }), { code: 'INPUT_INVALID' })
 })
 
-test('a boundary that occurs in a part is not used', () => {
+test('a multipart boundary that occurs in a part is not used', () => {
   const drawn = ['taken', 'taken', 'free']
   const sent = encodeMultipart(
     [{ name: 'a', data: Buffer.from('--gantry-taken--') }],
@@ -75,7 +75,7 @@ test('a boundary that occurs in a part is not used', () => {
   assert.equal(sent.mediaType, 'multipart/form-data; boundary=gantry-free')
 })
 
-test('the name of a part can end neither its quotes nor its line', () => {
+test('quotes and line breaks in the name of a part are escaped', () => {
   const sent = write({ type: 'multipart' }, { 'a"; filename="b\r\nX-Evil: 1\r\n\r\n': 'x' })
   const text = Buffer.from(sent?.data ?? '').toString()
   assert.match(text, /name="a%22; filename=%22b%0D%0AX-Evil: 1%0D%0A%0D%0A"\r\n\r\nx\r\n/)

@@ -1,16 +1,15 @@
 import { randomBytes } from 'node:crypto'
 import type { HttpBody, Json, JsonObject } from '@gantry/contract'
-import { isObject } from '../../json/kinds.ts'
-import { badArgument } from './check.ts'
-import { asText, encode, type Pair, writePairs } from './parameters.ts'
+import { isObject } from '@gantry/contract/internal/json'
+import { asText, badArgument, encode, type Pair, writePairs } from './parameters.ts'
 
-/** A body as it is sent. */
+/** An encoded body. */
 export interface SentBody {
   readonly data: string | Uint8Array
   readonly mediaType: string
 }
 
-/** Writes the body; `rest` are the arguments that go nowhere else. Undefined when there is none to send. */
+/** Encodes the body; `rest` are the arguments without a parameter. Undefined when there is no body. */
 export function writeBody(body: HttpBody, args: JsonObject, rest: JsonObject): SentBody | undefined {
   const { arg = '' } = body
   const value = body.arg === undefined ? rest : Object.hasOwn(args, arg) ? args[arg] : undefined
@@ -36,11 +35,11 @@ const writers: { readonly [type in HttpBody['type']]: (body: HttpBody, value: Js
 }
 
 function membersOf(body: HttpBody, value: Json): [name: string, member: Json][] {
-  if (isObject(value)) return Object.entries(value as JsonObject)
+  if (isObject(value)) return Object.entries(value)
   throw badArgument(body.arg ?? '', `is a ${body.type} body and must be an object`)
 }
 
-/** As the binding says; else as OpenAPI says for forms: a list repeats its name, what has members itself is JSON text. */
+/** The style of the binding, else the OpenAPI default for forms: a list repeats its name, an object is JSON text. */
 function formPairs({ encoding = {} }: HttpBody, name: string, value: Json): Pair[] {
   const place = { argument: name, name, style: 'form', explode: true, reserved: false } as const
   const own = Object.hasOwn(encoding, name) ? encoding[name] : undefined
@@ -52,7 +51,7 @@ function formPairs({ encoding = {} }: HttpBody, name: string, value: Json): Pair
   return items.flatMap((item) => writePairs({ ...place, json: typeof item === 'object' }, item))
 }
 
-/** The same for multipart, where the media type of a part says what it is. */
+/** The parts of a multipart body, with their media types. */
 function partsOf(name: string, value: Json, file: boolean): Part[] {
   if (Array.isArray(value))
     return value.flatMap((item) => partsOf(name, Array.isArray(item) ? asText(item) : item, file))
@@ -62,7 +61,7 @@ function partsOf(name: string, value: Json, file: boolean): Part[] {
   return [{ name, data: Buffer.from(asText(value)), ...composite }]
 }
 
-/** Bytes from base64 text, which `Buffer.from` alone would take with any noise in it. */
+/** Decodes base64 strictly; `Buffer.from` alone would ignore invalid characters. */
 function fromBase64(argument: string, value: Json): Uint8Array {
   const sound =
     typeof value === 'string' && /^[A-Za-z0-9+/]*={0,2}$/.test(value) && value.replace(/=+$/, '').length % 4 !== 1
@@ -74,7 +73,7 @@ export function joinPairs(pairs: readonly Pair[], separator = '&'): string {
   return pairs.map(([name, value]) => `${name}=${value}`).join(separator)
 }
 
-/** A pair that the configuration names. */
+/** A pair from the configuration. */
 export function constantPair(name: string, value: string): Pair {
   return [encode(name, name), encode(name, value)]
 }
@@ -83,13 +82,13 @@ export function constantPair(name: string, value: string): Pair {
 interface Part {
   readonly name: string
   readonly data: Uint8Array
-  /** Makes the part a file. */
+  /** Marks the part as a file. */
   readonly filename?: string
   /** Plain text when absent. */
   readonly mediaType?: string
 }
 
-/** Writes parts between boundaries that occur in none of them; names are escaped as browsers do. */
+/** Encodes parts with a boundary that occurs in none of them; names are escaped as in browsers. */
 export function encodeMultipart(
   parts: readonly Part[],
   mediaType: string,
@@ -114,7 +113,7 @@ function headersOf({ name, filename, mediaType }: Part): string {
 
 const escapes: { readonly [character: string]: string } = { '\r': '%0D', '\n': '%0A', '"': '%22' }
 
-/** A name can neither end its quotes nor its line. */
+/** Escapes quotes and line breaks in a name. */
 function escapeName(name: string): string {
   return name.replace(/[\r\n"]/g, (character) => escapes[character] ?? '')
 }

@@ -6,7 +6,7 @@ import { createExcerpt } from './media.ts'
 const secret = 'ghp_Zk3Qw9LmN7rTv'
 const excerpt = createExcerpt([secret])
 
-test('an excerpt is as long as it may be and ends in the same place for right and wrong guesses of a secret', () => {
+test('an excerpt has the same length for right and wrong guesses of a secret', () => {
   for (const { right, wrong } of guessesOf(secret)) {
     for (const before of [0, 90, 95, 390, 395]) {
       const [one, other] = [right, wrong].map((guess) =>
@@ -20,7 +20,7 @@ test('an excerpt is as long as it may be and ends in the same place for right an
   }
 })
 
-test('no part of a secret is in an excerpt, nor of one that goes across the end of a text that was cut', () => {
+test('an excerpt holds no part of a secret, nor of one that crosses the end of a truncated text', () => {
   for (let cut = 1; cut <= secret.length; cut++) {
     const text = `${`${secret} `.repeat(60)}${secret.slice(0, cut)}`
     assert.ok(!excerpt(text, 1_000, false).includes('g'))

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { retryAfter } from './failure.ts'
 import { failure, openWorld } from './server.fixture.ts'
 
-test('each status becomes the code that says what may be done', async (t) => {
+test('each HTTP status maps to an error code, a retryable flag and an effect', async (t) => {
   let status = 0
   const world = await openWorld((_request, response) => void response.writeHead(status).end(), {
     http: { redirects: 0 },
@@ -26,7 +26,7 @@ test('each status becomes the code that says what may be done', async (t) => {
   assert.equal((await failure(world.call({ path: '/' }))).effect, 'none')
 })
 
-test('the message holds what the body explains, and details hold its beginning, both bounded and harmless', async (t) => {
+test('the error message holds the explanation of the body and details hold its start, both bounded and escaped', async (t) => {
   let [type, body] = ['', '']
   const world = await openWorld(
     (_request, response) => void response.writeHead(400, { 'content-type': type }).end(body),
@@ -51,7 +51,7 @@ test('the message holds what the body explains, and details hold its beginning, 
   assert.match(String(large.details?.body), /^\\u\{0\}\\u\{0\}/)
 })
 
-test('a failure whose body never ends is reported all the same', async (t) => {
+test('a failure status is reported even when its body never ends', async (t) => {
   const world = await openWorld((_request, response) => {
     response.writeHead(500, { 'content-type': 'text/plain' }).write('it broke')
   })
@@ -59,7 +59,7 @@ test('a failure whose body never ends is reported all the same', async (t) => {
   assert.match((await failure(world.call({ path: '/' }))).message, /answered 500: it broke/)
 })
 
-test('a secret that the server sends back is out of the error before it is cut', async (t) => {
+test('a secret echoed by the server is redacted from the error before truncation', async (t) => {
   const secret = 'canary-0123456789-canary'
   let padding = 0
   const world = await openWorld(
@@ -82,7 +82,7 @@ test('a secret that the server sends back is out of the error before it is cut',
   assert.ok(hidden > 0, 'the server sent nothing back')
 })
 
-test('Retry-After is seconds or a date, never negative and never for ever', async (t) => {
+test('Retry-After is read as seconds or a date, and limited to between 0 and one day', async (t) => {
   const now = Date.parse('Fri, 02 Oct 2026 10:00:00 GMT')
   const rows: [header: string | null, ms: number | undefined][] = [
     ['120', 120_000],

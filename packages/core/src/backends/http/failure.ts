@@ -1,11 +1,12 @@
 import { type ErrorDetails, type Json, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { EgressResponse } from '../../egress/egress.ts'
-import { isObject } from '../../json/kinds.ts'
 import { parseAnswer } from '../../json/parse.ts'
+import { within } from '../../resilience/abort.ts'
 
 import { decodeText, type Excerpt, isJson, mediaOf } from './media.ts'
 
-/** Of the body of a failure, what is read and for how long, what is shown, and what of it may go into the message. */
+/** Limits for the body of a failure: bytes and time to read, characters in details and in the message. */
 const limits = { readBytes: 16_384, readMs: 2_000, shown: 1_024, message: 300 }
 const longestRetryMs = 86_400_000
 
@@ -13,15 +14,17 @@ const longestRetryMs = 86_400_000
 const transient: ReadonlySet<number> = new Set([408, 425, 500, 502, 503, 504])
 
 /**
- * What a status that is no success means. A server that answers has had the request, so nothing here says that the work
- * did not start, 503 included. Refusals (401, 403, 429) have no effect, because that is what they say, and neither has a
- * failed GET or HEAD; unless they came after a redirect of a request that may have had one.
+ * The error for a status outside 2xx. A server that answers has received the request, so no status, not even 503, means
+ * that the call did not start. Refusals (401, 403, 429) and a failed GET or HEAD have effect none, unless they follow a
+ * redirect of a request that may have had a side effect.
  */
 export async function statusFailure(
   name: string,
   method: string,
   response: EgressResponse,
   excerpt: Excerpt,
+  /** The names of the secrets in the request, for a refusal of its credentials. */
+  secrets: readonly string[] = [],
 ): Promise<ToolError> {
   const { status, headers, changed } = response
   const refused = { effect: changed ? 'possible' : 'none', retryable: status === 429 && !changed } as const
@@ -38,7 +41,7 @@ export async function statusFailure(
     return new ToolError('RATE_LIMITED', `${name} answered 429, too many requests${reason}`, { details, ...refused })
   if (status === 401 || status === 403) {
     return new ToolError('DENIED', `${name} answered ${status} and refuses the call${reason}`, {
-      details,
+      details: secrets.length === 0 ? details : { ...details, secrets },
       stage: 'execute',
       ...refused,
     })
@@ -51,31 +54,28 @@ export async function statusFailure(
   })
 }
 
-/** Milliseconds until a server wants to be asked again, from seconds or a date; undefined when it does not say. */
+/** Parses Retry-After, seconds or a date, into milliseconds; undefined when it is absent or invalid. */
 export function retryAfter(header: string | null, now: number): number | undefined {
   const text = header?.trim().slice(0, 64) ?? ''
   const ms = /^-?\d+$/.test(text) ? Number(text) * 1_000 : / GMT$/.test(text) ? Date.parse(text) - now : Number.NaN
   return Number.isNaN(ms) ? undefined : Math.min(Math.max(0, ms), longestRetryMs)
 }
 
-/** As much of the body as an error needs; a server that fails slowly does not make its failure a timeout. */
+/** Reads the start of the body within a time limit, so that a slow body does not turn the failure into a timeout. */
 async function beginningOf(response: EgressResponse): Promise<{ readonly body: string; readonly whole: boolean }> {
-  const { promise: late, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, limits.readMs)
   const chunks: Uint8Array[] = []
   const reading = read(response, chunks)
   let whole = false
   try {
-    whole = (await Promise.race([reading, late])) === true
+    whole = await within(limits.readMs, reading, () => false)
   } finally {
-    clearTimeout(timer)
     response.cancel()
   }
   const bytes = Buffer.concat(chunks).subarray(0, limits.readBytes)
   return { body: decodeText(bytes, mediaOf(response).charset), whole }
 }
 
-/** Whether that was all of it. */
+/** Returns whether the body was read to its end. */
 async function read(response: EgressResponse, chunks: Uint8Array[]): Promise<boolean> {
   let bytes = 0
   try {
@@ -86,12 +86,12 @@ async function read(response: EgressResponse, chunks: Uint8Array[]): Promise<boo
     }
     return true
   } catch {
-    // The status is the failure; a body that breaks off only explains it less well.
+    // The status is the failure; a broken body only shortens the explanation.
     return false
   }
 }
 
-/** What the body says went wrong: problem details, the usual members, or plain text. */
+/** The explanation in the body: problem details, common error members, or plain text. */
 function explanation(body: string, type: string | undefined): string | undefined {
   if (type === 'text/plain') return body.trim() === '' ? undefined : body
   if (!isJson(type)) return undefined

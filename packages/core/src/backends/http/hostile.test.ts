@@ -2,10 +2,9 @@ import assert from 'node:assert/strict'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { gzipSync } from 'node:zlib'
-import { fakeContext } from '@gantry/conformance/internal/backend'
-import { fakeHost } from '@gantry/conformance/internal/backend-host'
+import { fakeContext, fakeHost } from '@gantry/conformance/internal/backend'
 import type { Json } from '@gantry/contract'
-import { createEgress } from '../../egress/guard.ts'
+import { createEgressGuard } from '../../egress/guard.ts'
 import type { BackendContext } from '../backend.ts'
 import { http } from '../http.ts'
 import { failure, listen, openWorld, outputOf, sendJson, toolWith } from './server.fixture.ts'
@@ -18,7 +17,7 @@ async function rawServer(t: TestContext, answer: (socket: Socket) => void): Prom
     t.after(() => socket.destroy())
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const egress = createEgress()
+  const egress = createEgressGuard()
   t.after(async () => {
     await egress.close()
     server.close()
@@ -33,7 +32,7 @@ async function rawServer(t: TestContext, answer: (socket: Socket) => void): Prom
 
 const head = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n'
 
-test('an answer over the limit is given up, whatever it says of its length', async (t) => {
+test('a response over the size limit fails with RESULT_TOO_LARGE, with or without Content-Length', async (t) => {
   let lengthy = false
   const world = await openWorld(
     (_request, response) => {
@@ -52,7 +51,7 @@ test('an answer over the limit is given up, whatever it says of its length', asy
   assert.equal(String(await outputOf(generous.call(call, fakeContext()))).length, 1_000_000)
 })
 
-test('a small body that unpacks into a large one is given up', async (t) => {
+test('a decompression bomb fails with RESULT_TOO_LARGE', async (t) => {
   const bomb = gzipSync(Buffer.alloc(50_000_000, '1'))
   const world = await openWorld((_request, response) => {
     response.writeHead(200, { 'content-type': 'text/plain', 'content-encoding': 'gzip' })
@@ -63,7 +62,7 @@ test('a small body that unpacks into a large one is given up', async (t) => {
   assert.equal((await failure(world.call({ path: '/' }))).code, 'RESULT_TOO_LARGE')
 })
 
-test('an endless stream of events ends at the limit of the answer', async (t) => {
+test('an endless event stream fails with RESULT_TOO_LARGE at the size limit', async (t) => {
   const world = await openWorld(
     (_request, response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
@@ -80,12 +79,12 @@ test('an endless stream of events ends at the limit of the answer', async (t) =>
   assert.ok(world.chunks.length > 100)
 })
 
-test('a server that lies about length or encoding, breaks off or speaks no HTTP fails the call', async (t) => {
+test('a response with a wrong length or encoding, a truncated response and invalid HTTP fail with BACKEND_FAILED', async (t) => {
   const answers: { readonly [what: string]: string } = {
-    'shorter than it says': `${head}Content-Length: 50\r\n\r\n{"a":1}`,
-    'breaks off in a chunk': `${head}Transfer-Encoding: chunked\r\n\r\nff\r\n{"a"`,
-    'says gzip and sends text': `${head}Content-Encoding: gzip\r\nContent-Length: 7\r\n\r\n{"a":1}`,
-    'names an encoding of its own': `${head}Content-Encoding: rot13\r\nContent-Length: 7\r\n\r\n{"a":1}`,
+    'shorter than Content-Length': `${head}Content-Length: 50\r\n\r\n{"a":1}`,
+    'ends within a chunk': `${head}Transfer-Encoding: chunked\r\n\r\nff\r\n{"a"`,
+    'text labelled as gzip': `${head}Content-Encoding: gzip\r\nContent-Length: 7\r\n\r\n{"a":1}`,
+    'unknown encoding': `${head}Content-Encoding: rot13\r\nContent-Length: 7\r\n\r\n{"a":1}`,
     'two lengths': `${head}Content-Length: 7\r\nContent-Length: 3\r\n\r\n{"a":1}`,
     'no HTTP': 'SSH-2.0-OpenSSH_9.9\r\n',
     nothing: '',
@@ -98,7 +97,7 @@ test('a server that lies about length or encoding, breaks off or speaks no HTTP 
   assert.deepEqual(await honest(), { a: 1 })
 })
 
-test('bytes that come one at a time are read as if they came together', async (t) => {
+test('a response sent one byte at a time is read like one sent at once', async (t) => {
   const text = `${head}Content-Length: 7\r\n\r\n{"a":1}`
   const drip = async (socket: Socket): Promise<void> => {
     socket.setNoDelay(true)
@@ -109,7 +108,7 @@ test('bytes that come one at a time are read as if they came together', async (t
   assert.deepEqual(await call(), { a: 1 })
 })
 
-test('a cancelled call lets go of the connection: before the answer, in its middle, and in a stream', async (t) => {
+test('a cancelled call closes its connection before the response, within the response and within a stream', async (t) => {
   for (const body of [undefined, 'half of it', 'data: 1\n\n']) {
     const arrived = Promise.withResolvers<void>()
     const gone = Promise.withResolvers<void>()
@@ -130,7 +129,7 @@ test('a cancelled call lets go of the connection: before the answer, in its midd
   }
 })
 
-test('a reader that stops early lets go of the connection', async (t) => {
+test('the connection is closed when the reader of a stream stops early', async (t) => {
   const gone = Promise.withResolvers<void>()
   const world = await openWorld((_request, response, incoming) => {
     incoming.socket.on('close', () => gone.resolve())
@@ -145,7 +144,7 @@ test('a reader that stops early lets go of the connection', async (t) => {
   await gone.promise
 })
 
-test('a redirect to another private address is not followed, and its own is', async (t) => {
+test('a redirect to another private origin is refused, and one within the origin is followed', async (t) => {
   const reached: string[] = []
   const inner = await listen((request, response) => {
     reached.push(request.url ?? '')
@@ -175,7 +174,7 @@ test('a redirect to another private address is not followed, and its own is', as
   assert.deepEqual(reached, ['/secret'])
 })
 
-test('credentials do not follow a redirect to another origin that the rules allow', async (t) => {
+test('credentials are not sent with a redirect to another allowed origin', async (t) => {
   const headers: object[] = []
   const other = await listen((request, response) => {
     headers.push({ ...request.headers })
@@ -202,17 +201,17 @@ test('credentials do not follow a redirect to another origin that the rules allo
   assert.doesNotMatch(JSON.stringify(headers), /canary/)
 })
 
-test('nobody there means that nothing started', async (t) => {
+test('an unreachable server fails with BACKEND_UNAVAILABLE and effect none', async (t) => {
   const world = await openWorld(() => undefined)
   await world.close()
-  const egress = createEgress()
+  const egress = createEgressGuard()
   t.after(() => egress.close())
   world.backend.attach?.(fakeHost(egress))
   const error = await failure(world.call({ method: 'POST', path: '/' }))
   assert.deepEqual([error.code, error.effect], ['BACKEND_UNAVAILABLE', 'none'])
 })
 
-test('a server that dies after a change was sent leaves the effect possible', async (t) => {
+test('a connection lost after a POST was sent fails with effect possible', async (t) => {
   const world = await openWorld((_request, _response, incoming) => incoming.socket.destroy())
   t.after(world.close)
   const error = await failure(world.call({ method: 'POST', path: '/' }, { a: 1 }))

@@ -2,7 +2,7 @@ import { TextDecoder } from 'node:util'
 import type { EgressResponse } from '../../egress/egress.ts'
 import { createRedactor } from '../../json/redact.ts'
 
-/** The media type of an answer, in small letters, and the charset it names. */
+/** The media type of a response in lower case, and its charset. */
 export interface Media {
   readonly type: string | undefined
   readonly charset: string | undefined
@@ -23,26 +23,31 @@ export function isJson(type: string | undefined): boolean {
 }
 
 const lines: ReadonlySet<string> = new Set([
-  ...['application/x-ndjson', 'application/ndjson', 'application/jsonl', 'application/x-jsonl'],
-  ...['application/jsonlines', 'application/x-jsonlines', 'application/json-lines'],
+  'application/x-ndjson',
+  'application/ndjson',
+  'application/jsonl',
+  'application/x-jsonl',
+  'application/jsonlines',
+  'application/x-jsonlines',
+  'application/json-lines',
 ])
 
 export function isJsonLines(type: string | undefined): boolean {
   return type !== undefined && lines.has(type)
 }
 
-/** Types that people read, though their first half does not say so. */
+/** Text types outside `text/`. */
 const readable =
   /^(?:text\/.+|application\/(?:xml|.+\+xml|yaml|x-yaml|.+\+yaml|javascript|x-javascript|graphql|toml|sql|x-www-form-urlencoded))$/
 
-export function isText(type: string | undefined): boolean {
+export function isTextMedia(type: string | undefined): boolean {
   return type !== undefined && readable.test(type)
 }
 
-/** Text in the charset that the answer names; one that nobody knows is taken for UTF-8, and bad bytes are replaced. */
+/** Decodes text in the charset of the response; an unknown charset counts as UTF-8, and invalid bytes are replaced. */
 export function decodeText(bytes: Uint8Array, charset: string | undefined): string {
   if (charset !== undefined && !/^utf-?8$/i.test(charset)) return decoderFor(charset).decode(bytes)
-  // The quick way for nearly every answer; it replaces bad bytes too, but keeps the mark that may stand first.
+  // The fast path for UTF-8; it replaces invalid bytes too, but keeps a BOM.
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8')
   return text.startsWith('\ufeff') ? text.slice(1) : text
 }
@@ -55,17 +60,17 @@ export function decoderFor(charset: string | undefined): TextDecoder {
   }
 }
 
-/** A short piece of what a server sent, as it may stand in an error; `whole` is false for a text that was cut already. */
+/** A short, redacted excerpt of a response for an error; `whole` is false for a text that is already truncated. */
 export type Excerpt = (text: string, limit: number, whole?: boolean) => string
 
 /**
- * Makes excerpts for one call. The secrets of the request are taken out before the cut, because a server may send them
- * back and half of one would be found by nobody later; then everything that could move a cursor or a reader is escaped.
+ * Creates excerpts for one call. The secrets of the request are redacted before truncation, because a server may echo
+ * them and half a secret would not be found later; then control and invisible characters are escaped.
  */
 export function createExcerpt(secrets: readonly string[]): Excerpt {
   return (text, limit, complete = true) => {
     const redactor = createRedactor({ values: secrets, keys: false })
-    // The end of what is not the whole text may be half a secret, and is not shown.
+    // The end of a truncated text may be half a secret and is not shown.
     const piece = text.slice(0, limit * 4 + redactor.reach)
     const pieces = redactor.pieces()
     const whole = complete && piece.length === text.length

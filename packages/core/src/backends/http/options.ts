@@ -1,43 +1,43 @@
-import type { HttpAuth, Issue, Tool } from '@gantry/contract'
+import type { HttpAuth, Tool } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { EgressRule } from '../../egress/egress.ts'
 import { namespaceFault } from '../../ids/tool-id.ts'
-import { isObject } from '../../json/kinds.ts'
-import { headersShape, idempotencyShape } from './binding.ts'
-import { flag, listOf, mapOf, record, refuseConfig, rule, ruled, text, whole } from './check.ts'
-import { authList, authShape } from './headers.ts'
+import { anyText, flag, listOf, part, ruled, whole } from '../../options/option.ts'
+import { checkOptions, optionsCheck } from '../../options/options.ts'
+import { authCheck, authList, headersCheck, idempotencyCheck } from './headers.ts'
 import { type Base, baseFault, readBase, templateFault } from './parameters.ts'
 
-/** An HTTP provider: where it is, how to prove who calls, and the tools it brings. */
+/** An HTTP provider: its URL, its auth and its tools. */
 export interface HttpOptions {
-  /** Namespace of the tools it brings, and what a binding calls it. */
+  /** Namespace of its tools, and the name of the backend in bindings. */
   readonly name: string
-  /** `https://api.example.com/v1`; every request stays below it. */
+  /** `https://api.example.com/v1`; every request URL is below it. */
   readonly baseUrl: string
-  /** Further origins that the bindings of its tools may name; its credentials go there too. */
+  /** Further origins that bindings may use; the credentials are sent there too. */
   readonly origins?: readonly string[]
   readonly auth?: HttpAuth | readonly HttpAuth[]
-  /** Sent with every call; `secret:name` is put in at the last moment. A binding's own come before these. */
+  /** Sent with every call; `secret:name` is replaced just before sending. Headers of a binding override these. */
   readonly headers?: { readonly [name: string]: string }
   readonly query?: { readonly [name: string]: string }
-  /** Whether its own origin may have a private address, while the executor has no egress rules that say so. */
+  /** Whether its origin may have a private address, as long as the executor has no egress rules. */
   readonly private?: boolean
-  /** Redirects to follow; 3 when absent. */
+  /** Most redirects to follow; 3 when absent. */
   readonly redirects?: number
-  /** Bytes of an answer after decoding; the limit of the egress guard when absent. */
+  /** Most bytes of a decoded response; the limit of the egress guard when absent. */
   readonly maxResponseBytes?: number
   /** The header that carries the idempotency key; `Idempotency-Key` when absent, none when false. */
   readonly idempotencyHeader?: string | false
-  /** Below the base URL; asked by `health`, without credentials. The base path itself when absent. */
+  /** Path below the base URL that `health` requests without credentials; the base path when absent. */
   readonly healthPath?: string
-  /** Tools that it brings; each has a binding of kind `http`. */
+  /** Its tools; each has a binding of kind `http`. */
   readonly tools?: readonly Tool[]
 }
 
-/** Options that were found sound, with their defaults. */
+/** Checked options with defaults. */
 export interface Settings {
   readonly name: string
   readonly base: Base
-  /** All origins that its requests may go to. */
+  /** All origins of its requests. */
   readonly origins: ReadonlySet<string>
   readonly own: readonly EgressRule[]
   readonly auth: readonly HttpAuth[]
@@ -50,23 +50,23 @@ export interface Settings {
   readonly tools: readonly Tool[] | undefined
 }
 
-const shape = record(
-  {
+const check = optionsCheck<HttpOptions>({
+  members: {
     name: ruled(namespaceFault),
     baseUrl: ruled(baseFault),
     origins: listOf(ruled(originFault)),
-    auth: authShape,
-    headers: headersShape,
-    query: mapOf(text),
+    auth: authCheck,
+    headers: headersCheck,
+    query: { type: 'object', additionalProperties: anyText },
     private: flag,
     redirects: whole(0, 20),
-    maxResponseBytes: whole(1, Number.MAX_SAFE_INTEGER),
-    idempotencyHeader: idempotencyShape,
+    maxResponseBytes: whole(1),
+    idempotencyHeader: idempotencyCheck,
     healthPath: ruled((path) => (/[{}]/.test(path) ? 'must hold no braces' : templateFault(path))),
-    tools: listOf(rule(hasHttpBinding, 'must be a tool with a binding of kind http')),
+    tools: listOf(part(hasHttpBinding, 'a tool with a binding of kind http')),
   },
-  ['name', 'baseUrl'],
-)
+  required: ['name', 'baseUrl'],
+})
 
 function originFault(text: string): string | undefined {
   const url = URL.parse(text)
@@ -80,10 +80,9 @@ function hasHttpBinding(tool: unknown): boolean {
   return tool.backends.some((binding) => isObject(binding) && binding.kind === 'http')
 }
 
-/** Checks the options once; throws CONFIG_INVALID with every path that is wrong. */
+/** Checks the options; throws CONFIG_INVALID with every failing path. */
 export function readOptions(options: HttpOptions): Settings {
-  const issues: readonly Issue[] = shape(options, '')
-  refuseConfig('The configuration of an http backend', issues)
+  checkOptions('options of an http backend', check, options)
   const base = readBase(options.baseUrl)
   const { auth, healthPath = '' } = options
   const origins = new Set([base.origin, ...(options.origins ?? [])])
@@ -103,7 +102,7 @@ export function readOptions(options: HttpOptions): Settings {
   }
 }
 
-/** A tool as this backend brings it: in its namespace, and bound to it by name. */
+/** A tool of this backend: in its namespace, and bound to it by name. */
 function ownTool(name: string, tool: Tool): Tool {
   const backends = tool.backends.map((binding) => (binding.kind === 'http' ? { ...binding, name } : binding))
   return { ...tool, namespace: name, backends }

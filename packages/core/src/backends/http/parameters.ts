@@ -1,10 +1,11 @@
 import { type Issue, type Json, type JsonObject, type ParameterStyle, ToolError } from '@gantry/contract'
-import { badArgument } from './check.ts'
+import { isComposite } from '@gantry/contract/internal/json'
+import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 
-/** Where an argument goes, with everything said that a binding may leave out. */
+/** A parameter with all defaults applied. */
 export interface ParameterTarget {
   readonly argument: string
-  /** The name there. */
+  /** The name in the request. */
   readonly name: string
   readonly style: ParameterStyle
   readonly explode: boolean
@@ -12,10 +13,16 @@ export interface ParameterTarget {
   readonly json: boolean
 }
 
-/** A name and its value, both ready for a URL. */
+/** A name and its value, both URL-encoded. */
 export type Pair = readonly [name: string, value: string]
 
-/** Percent-encodes everything but letters, digits and `-._~`, so that the text cannot mean anything where it stands. */
+/** INPUT_INVALID for an argument that the binding cannot send; nothing was sent. */
+export function badArgument(argument: string, message: string): ToolError {
+  const issue: Issue = { path: `/${escapeSegment(argument)}`, message }
+  return new ToolError('INPUT_INVALID', `The argument ${issue.path} ${message}.`, { details: { issues: [issue] } })
+}
+
+/** Percent-encodes everything but letters, digits and `-._~`, so that the text has no syntactic meaning in a URL. */
 export function encode(argument: string, value: string): string {
   if (!value.isWellFormed()) throw badArgument(argument, 'holds half of a character pair')
   return encodeURIComponent(value).replace(
@@ -24,12 +31,12 @@ export function encode(argument: string, value: string): string {
   )
 }
 
-/** The same, but the reserved characters that cannot end or split a query value stay as they are. */
+/** Like `encode`, but keeps reserved characters that cannot end or split a query value. */
 function encodeReserved(argument: string, value: string): string {
   return encode(argument, value).replace(/%(?:3a|2f|3f|40|21|24|27|28|29|2a|2c|3d)/gi, decodeURIComponent)
 }
 
-/** A value as one text: a string as it is, everything else as JSON. */
+/** A value as text: a string unchanged, any other value as JSON. */
 export function asText(value: Json): string {
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
@@ -54,7 +61,7 @@ function matrix(name: string, explode: boolean, value: Json, write: (item: Json)
     .join('')
 }
 
-/** Pairs for a query, a cookie or a form, in the styles of OpenAPI; null and empty lists leave nothing. */
+/** Pairs for a query, a cookie or a form, in the styles of OpenAPI; null and empty lists give no pair. */
 export function writePairs(place: ParameterTarget, value: Json): Pair[] {
   const { argument, style, explode } = place
   const name = encode(argument, place.name)
@@ -73,7 +80,7 @@ export function writePairs(place: ParameterTarget, value: Json): Pair[] {
 
 const separators: { readonly [style: string]: string } = { spaceDelimited: '%20', pipeDelimited: '%7C' }
 
-/** `name[key][key]=value`; a list repeats its name, or counts when its elements have members themselves. */
+/** `name[key][key]=value`; a list repeats its name, or uses indexes when its elements are objects. */
 function deepPairs(argument: string, name: string, value: Json, write: (item: Json) => string): Pair[] {
   if (value === null) return []
   if (!isComposite(value)) return [[name, write(value)]]
@@ -92,30 +99,26 @@ function members(value: Json[] | JsonObject, explode: boolean, write: (item: Jso
   )
 }
 
-function isComposite(value: Json): value is Json[] | JsonObject {
-  return typeof value === 'object' && value !== null
-}
-
-/** One segment of a path: text as it stands, and places for arguments. */
+/** One segment of a path: literal text and parameters. */
 export type Segment = readonly (string | ParameterTarget)[]
 
 const braces = /\{([^{}]+)\}/g
 const dots = /^(?:\.|%2e){1,2}$/i
 
-/** What is wrong with the text of a path template. */
+/** Why a path template is invalid. */
 export function templateFault(template: string): string | undefined {
   const literal = template.replace(braces, 'x')
-  if (/[{}]/.test(literal)) return 'has a brace without its partner, or an empty one'
-  if (/[?#\\\s\p{C}]/u.test(literal)) return 'must be a path alone; a query goes into query'
+  if (/[{}]/.test(literal)) return 'has an unmatched or empty pair of braces'
+  if (/[?#\\\s\p{C}]/u.test(literal)) return 'must be only a path; put a query into query'
   return literal.split('/').some((segment) => dots.test(segment)) ? 'must not have . or .. as a segment' : undefined
 }
 
-/** The names in braces, in their order. */
+/** The names in braces, in order. */
 export function namesIn(template: string): string[] {
   return [...template.matchAll(braces)].map((match) => match[1] ?? '')
 }
 
-/** Splits a template that has no fault; `placeOf` says what a name in braces stands for. */
+/** Parses a valid template; `placeOf` returns the parameter of a name in braces. */
 export function readTemplate(template: string, placeOf: (name: string) => ParameterTarget): Segment[] {
   if (template === '') return []
   const parts = template.replace(/^\//, '').split('/')
@@ -125,8 +128,8 @@ export function readTemplate(template: string, placeOf: (name: string) => Parame
 }
 
 /**
- * The path with its arguments. Each argument stays within its segment, whatever it holds: what would vanish (nothing)
- * or climb (`.` and `..`) is refused, everything else is encoded.
+ * Expands the path with its arguments. An argument cannot leave its segment: an empty value and the dot segments `.` and
+ * `..` are refused, everything else is encoded.
  */
 export function expandPath(segments: readonly Segment[], args: JsonObject): string {
   return segments.map((segment) => `/${expandSegment(segment, args)}`).join('')
@@ -140,7 +143,8 @@ function expandSegment(segment: Segment, args: JsonObject): string {
     return expandTarget(part, args)
   })
   const text = parts.join('')
-  if (argument !== undefined && dots.test(text)) throw badArgument(argument, 'may not make . or .. of a path segment')
+  if (argument !== undefined && dots.test(text))
+    throw badArgument(argument, 'must not turn a path segment into . or ..')
   return text
 }
 
@@ -148,17 +152,17 @@ function expandTarget(place: ParameterTarget, args: JsonObject): string {
   const value = Object.hasOwn(args, place.argument) ? args[place.argument] : undefined
   if (value === undefined || value === null) throw badArgument(place.argument, 'is part of the path and must be given')
   const text = writeText(place, value, encode)
-  if (text === '') throw badArgument(place.argument, 'is part of the path and may not be empty')
+  if (text === '') throw badArgument(place.argument, 'is part of the path and must not be empty')
   return text
 }
 
-/** Where a backend's requests go: an origin, and a path that ends without a slash. */
+/** The base of all requests: an origin, and a path without a trailing slash. */
 export interface Base {
   readonly origin: string
   readonly path: string
 }
 
-/** What is wrong with a base URL. */
+/** Why a base URL is invalid. */
 export function baseFault(text: string): string | undefined {
   const url = URL.parse(text)
   if (url === null || !/^https?:$/.test(url.protocol)) return 'must be an http or https URL'
@@ -171,13 +175,13 @@ export function readBase(text: string): Base {
   return { origin: url.origin, path: url.pathname.replace(/(?<!\/)\/+$/, '') }
 }
 
-/** The URL below the base; the last look at it, because nothing that a call sends may go anywhere else. */
+/** The URL below the base. The final check that no argument can redirect a request elsewhere. */
 export function urlBelow(base: Base, path: string, query: string): URL {
   const text = `${base.origin}${base.path}${path}${query === '' ? '' : `?${query}`}`
   const url = URL.parse(text)
   if (url !== null && url.origin === base.origin && isBelow(url.pathname, base.path)) return url
-  const issue: Issue = { path: '', message: 'lead out of the base URL' }
-  throw new ToolError('INPUT_INVALID', 'The arguments lead out of the base URL.', { details: { issues: [issue] } })
+  const issue: Issue = { path: '', message: 'lead outside the base URL' }
+  throw new ToolError('INPUT_INVALID', 'The arguments lead outside the base URL.', { details: { issues: [issue] } })
 }
 
 function isBelow(path: string, base: string): boolean {

@@ -30,7 +30,7 @@ function isChunk(event: Json): event is { kind: 'chunk'; data: Json } {
   return typeof event === 'object' && event !== null && 'kind' in event && event.kind === 'chunk'
 }
 
-test('a secret that the server sends back is in no output, chunk, error or event', async (t) => {
+test('a secret echoed by the server is redacted from output, chunks, errors and events', async (t) => {
   const server = await listen((request, response) => {
     const sent = `${request.headers.authorization} ${request.url}`
     if (request.url?.startsWith('/json')) sendJson(response, { sent })
@@ -54,21 +54,23 @@ test('a secret that the server sends back is in no output, chunk, error or event
     secrets: { key: canary },
   })
   t.after(() => gantry.close())
-  const told: Json[] = []
-  gantry.on('call:reported', (event) => void told.push(event as unknown as Json))
-  gantry.on('call:finished', (event) => void told.push(event as unknown as Json))
+  const shownEvents: Json[] = []
+  gantry.on('call:reported', (event) => void shownEvents.push(event as unknown as Json))
+  gantry.on('call:finished', (event) => void shownEvents.push(event as unknown as Json))
   for (const name of names) {
-    for await (const event of gantry.stream(`test:${name}`)) told.push(event as unknown as Json)
+    for await (const event of gantry.stream(`test:${name}`)) shownEvents.push(event as unknown as Json)
   }
-  const text = JSON.stringify(told)
+  const text = JSON.stringify(shownEvents)
   assert.doesNotMatch(text, /canary-5f1c9e/)
-  const shown = told.flatMap((event) => (isChunk(event) && typeof event.data === 'string' ? [event.data] : [])).join('')
+  const shown = shownEvents
+    .flatMap((event) => (isChunk(event) && typeof event.data === 'string' ? [event.data] : []))
+    .join('')
   assert.match(shown, /^Bearer \[redacted\] \/pieces\?k=\[redacted\]$/)
-  // The server did send it: once for every header and every URL, in each of the answers.
+  // Control: the server echoed the secret, once per header and URL, in each response.
   assert.ok(text.split('[redacted]').length > 8, text)
 })
 
-test('every attempt at a call carries the same idempotency key', async (t) => {
+test('every attempt of a call sends the same idempotency key', async (t) => {
   const keys: unknown[] = []
   const server = await listen((request, response) => {
     keys.push(request.headers['idempotency-key'])
@@ -86,7 +88,7 @@ test('every attempt at a call carries the same idempotency key', async (t) => {
   assert.deepEqual(keys, ['order-7', 'order-7', 'order-7'])
 })
 
-test('a picture becomes content, and a text stream becomes one text', async (t) => {
+test('an image response becomes image content, and a text stream becomes one text', async (t) => {
   const server = await listen((request, response) => {
     const picture = request.url === '/picture'
     response.writeHead(200, { 'content-type': picture ? 'image/png' : 'text/plain' })
@@ -104,7 +106,7 @@ test('a picture becomes content, and a text stream becomes one text', async (t) 
   assert.equal((await gantry.run('test:text')).output, 'one two')
 })
 
-test('the tools that a provider brings are found and run under its name', async (t) => {
+test('tools of a backend run under its name as namespace', async (t) => {
   const server = await listen((request, response) => sendJson(response, { url: request.url }))
   t.after(server.close)
   const { tool } = bound('ping', { path: '/ping' })
@@ -115,7 +117,7 @@ test('the tools that a provider brings are found and run under its name', async 
   assert.deepEqual((await gantry.run('shop:ping')).output, { url: '/ping' })
 })
 
-test('a call that may have begun before a redirect is neither repeated nor begun elsewhere', async (t) => {
+test('a POST that was redirected is neither retried nor sent to the next backend', async (t) => {
   for (const status of [401, 403, 429, 503]) {
     let posts = 0
     const answer = (request: IncomingMessage, response: ServerResponse): void => {
@@ -143,7 +145,7 @@ test('a call that may have begun before a redirect is neither repeated nor begun
   }
 })
 
-test('basic credentials are kept out as they are sent, however short their password', async (t) => {
+test('an echoed Basic authorization header is redacted, however short its password', async (t) => {
   const server = await listen((request, response) => sendJson(response, { you: request.headers.authorization ?? '' }))
   t.after(server.close)
   const auth = { type: 'basic', username: 'me', password: 'secret:p' } as const

@@ -40,7 +40,7 @@ const nasty = fc.oneof(
   fc.string({ unit: 'binary' }),
 )
 
-test('whatever the arguments hold, they arrive as they are and the path keeps its beginning', async (t) => {
+test('any argument values arrive unchanged and cannot alter the fixed parts of the path', async (t) => {
   const world = await openWorld(echo, { basePath: '/v1' })
   t.after(world.close)
   const binding: Omit<HttpBinding, 'kind'> = {
@@ -80,7 +80,7 @@ test('whatever the arguments hold, they arrive as they are and the path keeps it
   )
 })
 
-test('a header takes a value that arrives whole, or none', async (t) => {
+test('a header argument arrives unchanged or is refused', async (t) => {
   const world = await openWorld(echo)
   t.after(world.close)
   const binding = { path: '/', params: { h: { in: 'header', name: 'X-Value' } }, response: 'json' } as const
@@ -107,7 +107,7 @@ test('a header takes a value that arrives whole, or none', async (t) => {
   assert.equal(world.seen.at(-1)?.headers['x-value'], '1,b')
 })
 
-test('dots that two arguments make together are refused too', async (t) => {
+test('dot segments composed from several arguments or styles are refused', async (t) => {
   const world = await openWorld(echo)
   t.after(world.close)
   await assert.rejects(world.call({ path: '/x/{a}{b}/y' }, { a: '.', b: '.' }), { code: 'INPUT_INVALID' })
@@ -119,7 +119,7 @@ test('dots that two arguments make together are refused too', async (t) => {
   assert.equal(world.seen.length, 0)
 })
 
-test('arguments that nothing places go into the query of GET and DELETE, and into the body of the rest', async (t) => {
+test('unbound arguments go into the query of GET and DELETE, and into the body of other methods', async (t) => {
   const world = await openWorld(echo)
   t.after(world.close)
   const args: JsonObject = { id: 7, word: 'a b', list: [1, 2], where: { x: 1 } }
@@ -134,10 +134,10 @@ test('arguments that nothing places go into the query of GET and DELETE, and int
   await world.call({ method: 'POST', path: '/{id}' }, { id: 1 })
   assert.equal(world.seen.at(-1)?.body.length, 0)
   const whole = { method: 'PUT', path: '/', body: { type: 'json', arg: 'doc' } } as const
-  await assert.rejects(world.call(whole, { doc: {}, stray: 1 }), /\/stray has no place/)
+  await assert.rejects(world.call(whole, { doc: {}, unbound: 1 }), /\/unbound is not bound to any part of the request/)
 })
 
-test('a parameter may have another name there than the argument', async (t) => {
+test('a parameter may have another name than its argument', async (t) => {
   const world = await openWorld(echo)
   t.after(world.close)
   const params = { path_id: { in: 'path', name: 'id' }, id: { in: 'query' } } as const
@@ -145,7 +145,7 @@ test('a parameter may have another name there than the argument', async (t) => {
   assert.equal(world.seen[0]?.target, '/x/p?id=q')
 })
 
-test('an argument cannot send a second value for what the configuration fixes', async (t) => {
+test('an argument cannot repeat a query parameter that the configuration sets', async (t) => {
   const world = await openWorld(echo, {
     http: { auth: { type: 'query', name: 'key', value: 'secret:k' }, query: { 'api version': '1' } },
   })
@@ -158,7 +158,7 @@ test('an argument cannot send a second value for what the configuration fixes', 
   assert.equal(world.seen[0]?.target, '/?other=mine&api%20version=1&key=value-of-k')
 })
 
-test('the same idempotency key goes out with every attempt at a change, and with no request that only asks', async (t) => {
+test('every attempt of an unsafe method sends the same idempotency key, and GET sends none', async (t) => {
   const world = await openWorld(echo)
   t.after(world.close)
   for (const attempt of [1, 2])
@@ -172,7 +172,7 @@ test('the same idempotency key goes out with every attempt at a change, and with
   assert.equal(world.seen.at(-1)?.headers['x-request-id'], 'call-1')
 })
 
-test('an argument replaces neither a configured header nor credentials nor the idempotency key', async (t) => {
+test('an argument cannot replace a configured header, credentials or the idempotency key', async (t) => {
   const world = await openWorld((_request, response) => sendJson(response, {}), {
     http: { headers: { 'X-Api-Key': 'secret:k' }, auth: { type: 'bearer', token: 'secret:t' } },
   })
@@ -197,7 +197,7 @@ test('the path / keeps its slash below a base path', async () => {
   await world.close()
 })
 
-test('a binding goes to another base URL only where the configuration names its origin', async () => {
+test('a binding may use another base URL only when the configuration lists its origin', async () => {
   const other = await openWorld((_request, response) => response.end('{}'))
   const world = await openWorld((_request, response) => response.end('{}'), { http: { origins: [other.origin] } })
   await world.call({ path: '/x', baseUrl: `${other.origin}/up` })

@@ -1,19 +1,26 @@
 import type { EffectClass, HttpAuth, HttpBody, Json, JsonObject } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { fillSecrets, type Secrets, secretNames } from '../../ids/secret-reference.ts'
-import { isObject } from '../../json/kinds.ts'
 import type { Plan } from './binding.ts'
 import { constantPair, joinPairs, type SentBody, writeBody } from './body.ts'
-import { badArgument } from './check.ts'
 import { fillHeader, headerFromArgument, headerSafe } from './headers.ts'
 import type { Settings } from './options.ts'
-import { expandPath, type Pair, type ParameterTarget, urlBelow, writePairs, writeText } from './parameters.ts'
+import {
+  badArgument,
+  expandPath,
+  type Pair,
+  type ParameterTarget,
+  urlBelow,
+  writePairs,
+  writeText,
+} from './parameters.ts'
 
-/** What the arguments of a call make of a request; secrets are not in it yet. */
+/** The part of a request that the arguments determine, without secrets. */
 export interface Draft {
   readonly method: string
   readonly path: string
   readonly query: readonly Pair[]
-  /** In small letters; of two with one name the later counts. */
+  /** In lower case; a later header overrides an earlier one of the same name. */
   readonly headers: readonly Pair[]
   readonly cookies: readonly Pair[]
   readonly body: SentBody | undefined
@@ -21,7 +28,7 @@ export interface Draft {
   readonly key: string | undefined
 }
 
-/** A request as the guard takes it. */
+/** A complete request for the guard. */
 export interface SealedRequest {
   readonly url: URL
   readonly method: string
@@ -29,7 +36,7 @@ export interface SealedRequest {
   readonly body?: string | Uint8Array
 }
 
-/** Places the arguments as the binding says; throws INPUT_INVALID for those that have no place or would not arrive. */
+/** Maps the arguments to the request; throws INPUT_INVALID for unbound arguments and for values that cannot be sent. */
 export function draftRequest(
   plan: Plan,
   fixed: Fixed,
@@ -54,7 +61,7 @@ export function draftRequest(
 
 const none: readonly Pair[] = []
 
-/** What the binding places in the query, then the arguments that go nowhere else when they go there. */
+/** The query parameters of the binding, then the unbound arguments when they go into the query. */
 function queryOf(plan: Plan, args: JsonObject, rest: JsonObject | undefined): readonly Pair[] {
   const placed = plan.query.length === 0 ? none : plan.query.flatMap((place) => pairsOf(place, args))
   if (rest === undefined) return placed
@@ -68,7 +75,7 @@ function headersFrom(plan: Plan, args: JsonObject, key: string | undefined, idem
   return headers
 }
 
-/** Methods that ask for nothing to change; with a tool that says so too, they need no key. */
+/** Methods without a side effect; they need no idempotency key when the tool has none either. */
 const safe: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 const bodiless: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE'])
 
@@ -78,15 +85,16 @@ function restOf(plan: Plan, args: JsonObject): JsonObject {
 }
 
 function bodyOf(plan: Plan, args: JsonObject, rest: JsonObject): SentBody | undefined {
-  const [stray] = Object.keys(rest)
-  if (plan.body?.arg !== undefined && stray !== undefined) throw badArgument(stray, 'has no place in the request')
-  const body = plan.body ?? (stray === undefined ? undefined : json)
+  const [unbound] = Object.keys(rest)
+  if (plan.body?.arg !== undefined && unbound !== undefined)
+    throw badArgument(unbound, 'is not bound to any part of the request')
+  const body = plan.body ?? (unbound === undefined ? undefined : json)
   return body === undefined ? undefined : writeBody(body, args, rest)
 }
 
 const json: HttpBody = { type: 'json' }
 
-/** An argument that nothing places: as a form writes it, and by `name[key]` when it has members, so that none is lost. */
+/** An unbound argument: style `form`, or `name[key]` for an object, so that no member is lost. */
 function loose(name: string, value: Json): ParameterTarget {
   const deep = isObject(value)
   return { argument: name, name, style: deep ? 'deepObject' : 'form', explode: true, reserved: false, json: false }
@@ -103,20 +111,20 @@ function addHeader(headers: Pair[], place: ParameterTarget, args: JsonObject): v
   headers.push([place.name.toLowerCase(), writeText(place, value, headerFromArgument)])
 }
 
-/** What the configuration sends with every call of one binding, put together once. */
+/** The fixed parts of the requests of one binding, computed once. */
 export interface Fixed {
   readonly auth: readonly HttpAuth[]
-  /** By name in small letters; the binding's before the backend's. */
+  /** By name in lower case; headers of the binding override those of the backend. */
   readonly headers: readonly (readonly [name: string, text: string])[]
   readonly query: readonly (readonly [name: string, text: string])[]
   readonly cookies: readonly (readonly [name: string, text: string])[]
-  /** The secrets that all of it refers to. */
+  /** Names of the secrets that the fixed parts reference. */
   readonly secrets: readonly string[]
-  /** In small letters; none when the key is not sent. */
+  /** In lower case; undefined when the key is not sent. */
   readonly idempotencyHeader: string | undefined
-  /** The path, when no argument is part of it. */
+  /** The path, when it has no parameters. */
   readonly path: string | undefined
-  /** Where calls without a query go then. */
+  /** The URL of calls without a query, when the path is fixed. */
   readonly url: URL | undefined
 }
 
@@ -143,8 +151,8 @@ function textsOf(auth: HttpAuth): string[] {
 }
 
 /**
- * Adds what the configuration sends: constants and proof of who calls, with their secrets. What the configuration
- * names, no argument may name too: a server that takes the other of two would be talked out of its credentials.
+ * Adds the fixed parts of the configuration: constants and credentials, with their secrets. An argument must not repeat a
+ * parameter of the configuration: a server that uses the other value would ignore the configured credentials.
  */
 export function sealRequest(
   draft: Draft,
@@ -176,16 +184,17 @@ function refuseDoubles(pairs: readonly Pair[], fixed: Fixed['query'], where: str
   const taken = new Set(fixed.map(([name]) => constantPair(name, '')[0]))
   const double = pairs.find(([name]) => taken.has(name))
   if (double === undefined) return
-  throw badArgument(decodeURIComponent(double[0]), `would send a second value for a ${where} parameter that is fixed`)
+  throw badArgument(decodeURIComponent(double[0]), `would repeat a ${where} parameter that the configuration sets`)
 }
 
-/** The same for headers; the idempotency key is the pipeline's, whatever a binding calls its parameters. */
+/** The same check for headers, including the idempotency key, which only the pipeline sets. */
 function refuseFixedHeaders({ key }: Draft, plan: Plan, fixed: Fixed): void {
   if (plan.header.length === 0) return
   const names = new Set([...fixed.headers.map(([name]) => name), ...fixed.auth.flatMap(authHeaderName)])
   if (key !== undefined) names.add(key)
   for (const { argument, name } of plan.header) {
-    if (names.has(name.toLowerCase())) throw badArgument(argument, `would replace the header ${name}, which is fixed`)
+    if (names.has(name.toLowerCase()))
+      throw badArgument(argument, `would replace the header ${name}, which the configuration sets`)
   }
 }
 
@@ -200,7 +209,7 @@ function joined(pairs: readonly Pair[], fixed: Fixed['query'], secrets: Secrets)
   return [...pairs, ...fixed.map(([name, text]) => constantPair(name, fillSecrets(text, secrets)))]
 }
 
-/** Later ones win: defaults, the backend's, the binding's, the arguments', the body's type, proof of who calls. */
+/** Later headers win: defaults, backend, binding, arguments, Content-Type of the body, credentials. */
 function headersOf(draft: Draft, plan: Plan, fixed: Fixed, secrets: Secrets): { [name: string]: string } {
   const headers: { [name: string]: string } = { accept: accepts[plan.response] ?? '*/*' }
   for (const [name, text] of fixed.headers) headers[name] = fillHeader(name, text, secrets)

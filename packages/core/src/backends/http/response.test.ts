@@ -27,7 +27,7 @@ async function answering(t: TestContext) {
 const latin = Buffer.from([0xe9])
 const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64')
 
-test('an answer is read by its media type', async (t) => {
+test('a response is decoded by its media type', async (t) => {
   const { ask, world } = await answering(t)
   assert.deepEqual(await ask('application/json', '{"a":1}'), { a: 1 })
   assert.deepEqual(await ask('application/vnd.api+json; charset=utf-8', '\ufeff[1]'), [1])
@@ -51,7 +51,7 @@ test('an answer is read by its media type', async (t) => {
   for (const type of ['application/json', 'text/plain', 'image/png', undefined]) assert.equal(await ask(type, ''), null)
 })
 
-test('a binding may say how the answer is read', async (t) => {
+test('a binding may override how the response is decoded', async (t) => {
   const { ask, world } = await answering(t)
   assert.deepEqual(await ask('text/html', '{"a":1}', 'json'), { a: 1 })
   assert.equal(await ask('application/json', '{"a":1}', 'text'), '{"a":1}')
@@ -61,7 +61,7 @@ test('a binding may say how the answer is read', async (t) => {
   assert.equal(world.chunks.join(''), '€x')
 })
 
-test('what says it is JSON and is not fails with a short, harmless beginning of it', async (t) => {
+test('an invalid JSON response fails, and the error holds a short, escaped excerpt', async (t) => {
   const { ask } = await answering(t)
   const error = await failure(ask('application/json', `<h1>\x1b[31m\u202e${'no'.repeat(5_000)}`))
   assert.equal(error.code, 'BACKEND_FAILED')
@@ -72,13 +72,13 @@ test('what says it is JSON and is not fails with a short, harmless beginning of 
   assert.equal((await failure(ask('application/json', deep))).code, 'RESULT_TOO_LARGE')
 })
 
-test('a number of 64 bits keeps its digits, and a long text is read whole', async (t) => {
+test('a 64-bit integer keeps its digits, and a long text is read in full', async (t) => {
   const { ask } = await answering(t)
   assert.deepEqual(await ask('application/json', '{"id":1234567890123456789}'), { id: '1234567890123456789' })
   assert.equal(((await ask('application/json', `"${'x'.repeat(9_000_000)}"`)) as string).length, 9_000_000)
 })
 
-test('server-sent events are chunks, and the output is the last data that is JSON', async (t) => {
+test('server-sent events become chunks, and the last JSON data is the output', async (t) => {
   const { ask, world } = await answering(t)
   const text = '\ufeff: hi\r\nid: 1\r\ndata: {"n":1}\r\n\r\nevent: done\rdata: {"n":2}\r\rdata: [DONE]\n\n'
   assert.deepEqual(await ask('text/event-stream', text), { n: 2 })
@@ -91,14 +91,11 @@ test('server-sent events are chunks, and the output is the last data that is JSO
   assert.equal(await ask('text/event-stream', 'data: null\n\n'), null)
 })
 
-test('lines of JSON are chunks, and the output is the list of them', async (t) => {
+test('NDJSON lines become chunks, and their list is the output', async (t) => {
   const { ask, world } = await answering(t)
   const list = [{ a: 1 }, 'text', null, 'more']
   assert.deepEqual(await ask('application/x-ndjson', '{"a":1}\n\n"text"\r\nnull\n"more"'), list)
   assert.deepEqual(world.chunks, list)
   assert.deepEqual(await ask('application/jsonl', ''), [])
-  assert.match(
-    (await failure(ask('application/jsonl', '{"a":1}\n{"a":\n'))).message,
-    /not the JSON it should be: \{"a":/,
-  )
+  assert.match((await failure(ask('application/jsonl', '{"a":1}\n{"a":\n'))).message, /not valid JSON: \{"a":/)
 })

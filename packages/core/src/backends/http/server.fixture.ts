@@ -1,19 +1,18 @@
 import assert from 'node:assert/strict'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import { fakeContext } from '@gantry/conformance/internal/backend'
-import { fakeHost } from '@gantry/conformance/internal/backend-host'
+import { fakeContext, fakeHost } from '@gantry/conformance/internal/backend'
 import type { HttpBinding, Json, JsonObject, Tool, ToolError } from '@gantry/contract'
 import type { Egress } from '../../egress/egress.ts'
-import { createEgress } from '../../egress/guard.ts'
+import { createEgressGuard } from '../../egress/guard.ts'
 import type { EgressOptions } from '../../egress/options.ts'
 import type { Backend, BackendContext } from '../backend.ts'
 import { type HttpOptions, http } from '../http.ts'
 
-/** A request as the server saw it, byte for byte where that matters. */
+/** A request that the server received. */
 export interface Seen {
   readonly method: string
-  /** Path and query, as they stood in the request line. */
+  /** Path and query of the request line, unchanged. */
   readonly target: string
   readonly headers: IncomingMessage['headers']
   readonly rawHeaders: readonly string[]
@@ -22,13 +21,13 @@ export interface Seen {
 
 export type Answer = (request: Seen, response: ServerResponse, incoming: IncomingMessage) => void
 
-/** A real server, a backend that reaches it through a real guard, and what went over the wire. */
+/** A real server, a backend that calls it through a real guard, and the recorded requests. */
 export interface World {
   readonly origin: string
   readonly seen: Seen[]
   readonly backend: Backend
   readonly egress: Egress
-  /** Calls with a binding; `seen` has the request afterwards. Chunks of a streaming answer go into `chunks`. */
+  /** Calls with a binding; `seen` records the request, and `chunks` the chunks of a streamed response. */
   call(binding: Omit<HttpBinding, 'kind'>, args?: JsonObject, context?: Partial<BackendContext>): Promise<Json>
   readonly chunks: Json[]
   close(): Promise<void>
@@ -54,7 +53,7 @@ export async function openWorld(answer: Answer, options: WorldOptions = {}): Pro
       answer(request, response, incoming)
     })
   })
-  const egress = createEgress(options.egress)
+  const egress = createEgressGuard(options.egress)
   const baseUrl = `${server.origin}${options.basePath ?? ''}`
   const backend = http({ name: 'api', baseUrl, private: true, ...options.http })
   backend.attach?.(fakeHost(egress))
@@ -77,7 +76,7 @@ export async function openWorld(answer: Answer, options: WorldOptions = {}): Pro
   }
 }
 
-/** What a call gives in the end; its chunks go into the list. */
+/** The output of a call; its chunks are added to the list. */
 export async function outputOf(raw: unknown, chunks: Json[] = []): Promise<Json> {
   const value = (await raw) as Json | AsyncGenerator<Json, Json>
   if (typeof value !== 'object' || value === null || !(Symbol.asyncIterator in value)) return value as Json
@@ -126,7 +125,7 @@ export function sendJson(response: ServerResponse, value: unknown, status = 200)
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value))
 }
 
-/** What a call failed with. */
+/** The error of a call; fails when the call succeeds. */
 export async function failure(work: Promise<Json>): Promise<ToolError> {
   const outcome = await work.then(
     () => undefined,

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { createEventReader, createLineReader, type ServerEvent } from './event-stream.ts'
+import { createEventReader, createLineReader, type ServerEvent } from './response.ts'
 
 function read(...pieces: readonly string[]): ServerEvent[] {
   const reader = createEventReader()
   return pieces.flatMap((piece) => reader.push(piece))
 }
 
-test('events are read as the standard says', () => {
+test('server-sent events are parsed as the standard specifies', () => {
   const event = 'message'
   assert.deepEqual(read('data: a\ndata: b\n\n'), [{ event, data: 'a\nb', id: '' }])
   assert.deepEqual(read(': comment\n\ndata\n\ndata:\ndata\n\ndata: lost'), [
@@ -40,7 +40,7 @@ test('lines may end with CR, LF or both, and events do not depend on where the p
   )
 })
 
-/** A CR that ends a line and an LF that ends an empty one after it read as one end. */
+/** A CR at the end of a line followed by an LF at the end of an empty line is read as one CRLF. */
 function ambiguous(parts: readonly string[]): boolean {
   return parts.some((part, index) => part === '\r' && parts[index + 1] === '' && parts[index + 2] === '\n')
 }
@@ -55,7 +55,7 @@ function split(text: string, cuts: readonly number[]): string[] {
   return [...pieces, rest]
 }
 
-test('a line or an event over the limit ends the stream', () => {
+test('a line or an event over the size limit fails with RESULT_TOO_LARGE', () => {
   const reader = createEventReader(10)
   assert.throws(() => reader.push('data: 12345678'), { code: 'RESULT_TOO_LARGE' })
   const many = createEventReader(10)
@@ -64,7 +64,7 @@ test('a line or an event over the limit ends the stream', () => {
   assert.equal(fine.push('data:1234\n\ndata:1234\n\ndata:1234\n\n').length, 3)
 })
 
-test('a line that comes in a million pieces is read in one go', () => {
+test('a line that arrives in a million pieces is read in linear time', () => {
   const lines = createLineReader()
   for (let count = 0; count < 1_000_000; count++) assert.equal(lines.push('x').length, 0)
   assert.equal(lines.push('\n')[0]?.length, 1_000_000)

@@ -33,7 +33,7 @@ async function read(reading: Streaming, pieces: readonly Uint8Array[]): Promise<
   return [output, chunks]
 }
 
-test('a stream is read the same wherever it is split, within characters and line ends too', async () => {
+test('a stream is read the same wherever it is split, also within characters and line ends', async () => {
   const events = Buffer.from('\ufeffdata: {"n":"é€😀"}\r\n\r\nid: ü\ndata: b\r\rdata: c\n\n')
   const lines = Buffer.from('{"n":"é€😀"}\r\n[1,2]\n"ü"')
   const [wholeEvents, wholeLines] = [await read('sse', [events]), await read('ndjson', [lines])]
@@ -70,7 +70,7 @@ function cut(bytes: Buffer, sizes: readonly number[]): Buffer[] {
   return [...pieces, bytes.subarray(from)]
 }
 
-test('a character that the stream breaks off is replaced, not dropped', async () => {
+test('a character truncated by the end of the stream is replaced, not dropped', async () => {
   const [, chunks] = await read('chunks', [Buffer.from('a€').subarray(0, 2)])
   assert.equal(chunks.join(''), 'a\ufffd')
 })

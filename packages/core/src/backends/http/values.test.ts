@@ -69,7 +69,7 @@ test('a parameter can be JSON text, or keep the reserved characters that cannot 
   assert.deepEqual(kept, [['color', ":/?@!$'()*,=%26%2B%23%5B%5D%3B%25%5C%20"]])
 })
 
-test('half of a character pair is refused', () => {
+test('a lone surrogate is refused', () => {
   assert.throws(() => writePairs(place, '\ud800'), { code: 'INPUT_INVALID' })
   assert.throws(() => writePairs({ ...place, explode: true }, { '\udc00': 1 }), { code: 'INPUT_INVALID' })
 })

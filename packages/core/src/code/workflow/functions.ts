@@ -1,10 +1,10 @@
-/** How many arguments a function of workflows takes; every one of them is awaited. */
+/** The number of arguments of a workflow function; every argument is awaited. */
 export interface WorkflowFunction {
   readonly least: number
   readonly most: number
 }
 
-/** What a workflow may call: the functions of every program over tools, and a few for values. Nothing else has a name. */
+/** The functions that a workflow may call: those of every program over tools, and a few for values. */
 export const workflowFunctions: ReadonlyMap<string, WorkflowFunction> = new Map([
   ['run', { least: 1, most: 2 }],
   ['chain', { least: 1, most: 2 }],
@@ -28,7 +28,7 @@ export const workflowFunctions: ReadonlyMap<string, WorkflowFunction> = new Map(
 const signs = ['get', 'add', 'num', 'list', 'less', 'more', 'in', 'error', 'retry']
 const shared = ['run', 'chain', 'search', 'describe', 'examples', 'print', 'sleep']
 
-/** What a compiler that checks a workflow is told of its helpers: calls are those of every program, and all else is let be. */
+/** Declarations of the helpers for the compiler: calls have the types of any program, everything else is `any`. */
 export const workflowDeclarations = [
   ...signs.map((name) => `declare const $${name}: any`),
   ...[...workflowFunctions.keys()].map(
@@ -38,8 +38,8 @@ export const workflowDeclarations = [
 ].join('\n')
 
 /**
- * JavaScript behind the signs and functions, in one line, because it stands before the first of the workflow. Members are
- * own ones only, so that nothing of JavaScript's own can be reached by a name.
+ * JavaScript of the operators and functions, in one line, because it precedes the first line of the workflow. Only own
+ * members are read, so that no name reaches a built-in of JavaScript.
  */
 export const workflowPrelude = `
 const $fail=(m)=>{throw new TypeError(m)};

@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import { codeFrame } from '../failure.ts'
 
-/** Where something stands in the text, from 1 on. */
+/** A position in the text, counted from 1. */
 export interface SourcePosition {
   readonly line: number
   readonly column: number
@@ -11,11 +11,11 @@ type TokenKind = 'name' | 'number' | 'text' | 'sign' | 'line' | 'end'
 
 export interface Token extends SourcePosition {
   readonly kind: TokenKind
-  /** A text without its quotes and escapes; everything else as it is written. */
+  /** A text without its quotes and escapes; the source of any other token. */
   readonly value: string
 }
 
-/** The longest program, and the most tokens in one. */
+/** Limits of the length and the number of tokens of a workflow. */
 const mostCharacters = 262_144
 const mostTokens = 65_536
 
@@ -26,8 +26,8 @@ const number = /(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?/y
 const text = /"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'/y
 const sign = /:=|==|!=|<=|>=|&&|\|\||\?\?|[{}()[\],:.<>+\-*/%!;?=]/y
 
-/** Cuts a workflow into tokens, the last of them `end`. Throws CODE_INVALID at what is none. */
-export function tokensOf(source: string): readonly Token[] {
+/** Splits a workflow into tokens, the last of them `end`. Throws CODE_INVALID at an invalid token. */
+function tokensOf(source: string): readonly Token[] {
   if (source.length > mostCharacters) {
     throw wrong(source, { line: 1, column: 1 }, `A workflow has at most ${mostCharacters} characters.`)
   }
@@ -93,7 +93,7 @@ function textOf(written: string, source: string, place: SourcePosition): string 
     return next === "'" ? "'" : found
   })
   try {
-    return JSON.parse(`"${inner.replace(/\t/g, '\\t')}"`) as string
+    return JSON.parse(`"${inner.replace(/\t/g, '\\t')}"`)
   } catch {
     throw wrong(
       source,
@@ -103,11 +103,142 @@ function textOf(written: string, source: string, place: SourcePosition): string 
   }
 }
 
-/** What is wrong with a workflow, and where. */
-export function wrong(source: string, { line, column }: SourcePosition, message: string): ToolError {
+/** The error for a fault in a workflow, with its position. */
+function wrong(source: string, { line, column }: SourcePosition, message: string): ToolError {
   const frame = codeFrame(source, line, column)
-  return new ToolError('CODE_INVALID', `The workflow is wrong at line ${line}, column ${column}: ${message}`, {
+  return new ToolError('CODE_INVALID', `Invalid workflow at line ${line}, column ${column}: ${message}`, {
     details: { line, column, ...(frame === undefined ? {} : { frame }) },
     effect: 'none',
   })
+}
+
+/** The maximum nesting, which bounds the recursion of the parser. */
+const deepest = 128
+
+/** A cursor over the tokens of a workflow. */
+export interface Cursor {
+  readonly next: Token
+  /** Consumes the next token if it is this operator or word. */
+  skip(value: string): boolean
+  /** Consumes the next token, which must be this operator. */
+  expect(value: string): Token
+  take(): Token
+  /** Whether the next token is an operator or word with this text. */
+  is(value: string): boolean
+  /** Skips ends of lines. */
+  lines(): void
+  /** The text of the next token that is not an end of a line. */
+  peekOverLines(): string
+  name(what: string): Token
+  /** Parses one level deeper. */
+  deeper<T>(read: () => T): T
+  fail(message: string, at?: SourcePosition): never
+}
+
+export function createCursor(source: string): Cursor {
+  const tokens = tokensOf(source)
+  const end = tokens.at(-1) as Token
+  let at = 0
+  let depth = 0
+  const cursor: Cursor = {
+    get next() {
+      return tokens[at] ?? end
+    },
+    is: (value) => cursor.next.value === value && (cursor.next.kind === 'sign' || cursor.next.kind === 'name'),
+    take() {
+      const token = cursor.next
+      at += 1
+      return token
+    },
+    skip(value) {
+      const found = cursor.is(value)
+      if (found) at += 1
+      return found
+    },
+    expect(value) {
+      if (!cursor.is(value))
+        cursor.fail(`Here ${JSON.stringify(value)} is expected, and there is ${shown(cursor.next)}.`)
+      return cursor.take()
+    },
+    lines() {
+      while (cursor.next.kind === 'line') at += 1
+    },
+    peekOverLines() {
+      let ahead = at
+      while (tokens[ahead]?.kind === 'line') ahead += 1
+      const { kind, value } = tokens[ahead] ?? end
+      return kind === 'text' ? '' : value
+    },
+    name(what) {
+      if (cursor.next.kind !== 'name') cursor.fail(`Here ${what} is expected, and there is ${shown(cursor.next)}.`)
+      return cursor.take()
+    },
+    deeper(read) {
+      depth += 1
+      if (depth > deepest) cursor.fail(`This is nested more than ${deepest} deep.`)
+      const made = read()
+      depth -= 1
+      return made
+    },
+    fail(message, place = cursor.next) {
+      throw wrong(source, place, message)
+    },
+  }
+  return cursor
+}
+
+/** The name of a token in messages. */
+export function shown({ kind, value }: Token): string {
+  if (kind === 'end') return 'the end'
+  if (kind === 'line') return 'the end of the line'
+  if (kind === 'text') return 'a text'
+  return JSON.stringify(value)
+}
+
+/** An expression; `at` is the position reported for its failure. */
+export type Expression = { readonly at: SourcePosition } & (
+  | { readonly kind: 'constant'; readonly value: string | number | boolean | null }
+  | { readonly kind: 'variable'; readonly name: string }
+  | { readonly kind: 'list'; readonly members: readonly Expression[] }
+  | { readonly kind: 'object'; readonly members: readonly Member[] }
+  | { readonly kind: 'member'; readonly of: Expression; readonly key: Expression }
+  | { readonly kind: 'call'; readonly name: string; readonly args: readonly Expression[] }
+  | { readonly kind: 'not' | 'minus'; readonly of: Expression }
+  | { readonly kind: 'pair'; readonly sign: string; readonly left: Expression; readonly right: Expression }
+  | { readonly kind: 'choice'; readonly test: Expression; readonly then: Expression; readonly otherwise: Expression }
+)
+
+/** One member of an object. */
+export interface Member {
+  readonly at: SourcePosition
+  readonly key: string
+  readonly value: Expression
+}
+
+export type Block = readonly Statement[]
+
+export type Statement = { readonly at: SourcePosition } & (
+  | { readonly kind: 'set'; readonly name: string; readonly value: Expression }
+  | { readonly kind: 'do'; readonly value: Expression }
+  | { readonly kind: 'return'; readonly value: Expression | undefined }
+  | { readonly kind: 'break' | 'continue'; readonly loop: number }
+  | { readonly kind: 'if'; readonly test: Expression; readonly then: Block; readonly otherwise: Block }
+  | { readonly kind: 'while'; readonly loop: number; readonly test: Expression; readonly body: Block }
+  | {
+      readonly kind: 'for'
+      readonly loop: number
+      readonly index: string | undefined
+      readonly name: string
+      readonly list: Expression
+      readonly body: Block
+    }
+  | { readonly kind: 'retry'; readonly times: Expression; readonly delay: Expression | undefined; readonly body: Block }
+  | { readonly kind: 'try'; readonly body: Block; readonly name: string | undefined; readonly caught: Block }
+)
+
+/** A parsed workflow. */
+export interface Workflow {
+  readonly body: Block
+  /** Every variable that it sets. */
+  readonly variables: ReadonlySet<string>
 }

@@ -14,7 +14,7 @@ const AsyncFunction = (async () => undefined).constructor as new (
   ...words: string[]
 ) => (...values: unknown[]) => Promise<unknown>
 
-/** Runs the JavaScript of a workflow here: what it may contain is what these tests are about. */
+/** Runs the JavaScript of a workflow in this process; these tests check what it may contain. */
 async function ran(
   source: string,
   answer: (tool: string, args: Json) => unknown = (_, args) => args ?? null,
@@ -37,7 +37,7 @@ async function value(expression: string): Promise<unknown> {
   return (await ran(`return ${expression}`)).value
 }
 
-test('the workflow of the seed makes both calls, the second with what the first gave', async () => {
+test('the example workflow makes two calls, the second with the output of the first', async () => {
   const source =
     'issue := run("github:create_issue", {title: "Bug fix"})\nrun("github:add_labels", {issue: issue.number, labels: ["bug"]})\n'
   const { value, asked } = await ran(source, (tool) => (tool === 'github:create_issue' ? { number: 7 } : 'labelled'))
@@ -68,7 +68,7 @@ test('a workflow that ends without a return has the value of its last statement'
   for (const [source, expected] of cases) assert.deepEqual((await ran(source)).value, expected, source)
 })
 
-test('conditions, loops, break, continue and comments do what they say', async () => {
+test('conditions, loops, break, continue and comments are translated', async () => {
   const source = `
 # sums odd numbers
 total := 0   // so far
@@ -87,7 +87,7 @@ return {total: total, n: n}`
   assert.deepEqual(printed, [1, 2, 3])
 })
 
-test('retry runs its block again until it succeeds, at most so often, and never after an unknown outcome', async () => {
+test('retry repeats its block until it succeeds or its attempts are used, and never after OUTCOME_UNKNOWN', async () => {
   let calls = 0
   const fail = (code: string, until: number) => () => {
     calls += 1
@@ -107,7 +107,7 @@ test('retry runs its block again until it succeeds, at most so often, and never 
   assert.equal(calls, 2)
 })
 
-test('an error is caught as a value with its code', async () => {
+test('catch binds the error with its code, message and retryable', async () => {
   const source = 'try { run("a:b") } catch e { return [e.code, e.message, e.retryable] }'
   const broken = () => {
     throw Object.assign(new Error('gone'), { code: 'RATE_LIMITED', retryable: true })
@@ -115,7 +115,7 @@ test('an error is caught as a value with its code', async () => {
   assert.deepEqual((await ran(source, broken)).value, ['RATE_LIMITED', 'gone', true])
 })
 
-test('expressions bind as elsewhere, and functions for values work', async () => {
+test('operators have the usual precedence, and value functions work', async () => {
   const table: readonly (readonly [string, unknown])[] = [
     ['1 + 2 * 3 - -4', 11],
     ['(1 + 2) * 3', 9],
@@ -138,7 +138,7 @@ test('expressions bind as elsewhere, and functions for values work', async () =>
   for (const [expression, expected] of table) assert.deepEqual(await value(expression), expected, expression)
 })
 
-test('what a value is not for is said at its place in the workflow', async () => {
+test('a run error on a member of null has the line and column of the workflow', async () => {
   const source = 'x := null\ny := [1,\n  x.number]'
   const { code, original } = translateWorkflow(source)
   const run = new AsyncFunction('run', 'chain', 'search', 'describe', 'examples', 'print', 'sleep', code)
@@ -147,13 +147,13 @@ test('what a value is not for is said at its place in the workflow', async () =>
     (thrown) => thrown,
   )
   assert.equal(error.message, 'There is no member "number" of null.')
-  // A function made here has two lines of its own above the code.
+  // AsyncFunction adds two lines above the code.
   const stack = (error.stack ?? '').replaceAll(/<anonymous>:(\d+):/g, (_, line) => `main.js:${Number(line) - 2}:`)
   const fault = original({ kind: 'run', name: error.name, message: error.message, line: 1, column: 1, stack })
   assert.deepEqual([fault.line, fault.column, fault.stack], [3, 4, undefined])
 })
 
-test('what is wrong is found before anything runs, with line, column and frame', () => {
+test('errors in a workflow are found before it runs, with line, column and frame', () => {
   const table: readonly (readonly [string, number, number, RegExp])[] = [
     ['x := ', 1, 6, /a value is expected/],
     ['x = 1', 1, 3, /":="/],
@@ -176,8 +176,8 @@ test('what is wrong is found before anything runs, with line, column and frame',
     [`x := ${'['.repeat(200)}`, 1, 70, /nested more than 128/],
     [`${'if true { '.repeat(200)}`, 1, 1274, /nested more than 128/],
     [`x := ${'-'.repeat(9_000)}1`, 1, 133, /nested more than 128/],
-    [`return 1${'+1'.repeat(5_000)}`, 1, 8_010, /More than 1000 signs or members/],
-    [`x := {}\nreturn x${'["x"]'.repeat(15_000)}`, 2, 70_010, /More than 1000 signs or members/],
+    [`return 1${'+1'.repeat(5_000)}`, 1, 8_010, /More than 1000 operators or members/],
+    [`x := {}\nreturn x${'["x"]'.repeat(15_000)}`, 2, 70_010, /More than 1000 operators or members/],
   ]
   for (const [source, line, column, message] of table) {
     assert.throws(
@@ -193,7 +193,7 @@ test('what is wrong is found before anything runs, with line, column and frame',
   }
 })
 
-test('no JavaScript comes through: names, members and keys are data', async () => {
+test('names, members and keys of a workflow cannot inject JavaScript', async () => {
   const names = [
     'constructor',
     '__proto__',
@@ -278,7 +278,7 @@ const words = [
   '\u2028',
 ]
 
-test('any text is either refused with a place inside it, or becomes JavaScript that compiles', () => {
+test('any text is either refused with a position inside it or translated to JavaScript that compiles', () => {
   const soup = fc.array(fc.constantFrom(...words), { maxLength: 40 }).map((parts) => parts.join(' '))
   fc.assert(
     fc.property(fc.oneof(soup, fc.string({ unit: 'binary', maxLength: 60 })), (source) => {
@@ -295,12 +295,12 @@ test('any text is either refused with a place inside it, or becomes JavaScript t
   )
 })
 
-test('as many signs and members in a row as are allowed can be written and run', async () => {
+test('a workflow with the maximum number of operators and members in a row runs', async () => {
   assert.equal(await value(`1${'+1'.repeat(999)}`), 1_000)
   assert.equal(await value(`[${'{a: 1}.a, '.repeat(5_000)}].length`), 5_000)
 })
 
-test('a JSON value written into a workflow comes out as it is', async () => {
+test('a JSON literal in a workflow keeps its value', async () => {
   await fc.assert(
     fc.asyncProperty(fc.jsonValue({ maxDepth: 4 }), async (json) => {
       const plain = JSON.parse(JSON.stringify(json))

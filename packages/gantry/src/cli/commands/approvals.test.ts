@@ -19,7 +19,7 @@ const question: ApprovalView = {
   expiresAt: '2026-01-02T00:00:00.000Z',
 }
 
-test('approvals ls lists what waits, and says when nothing does', async (t) => {
+test('approvals ls lists pending approvals, or says that there are none', async (t) => {
   const { gantry, json, service } = await startServiceRig(t)
   assert.equal((await gantry(['approvals', 'ls'])).out, 'No call waits for approval.\n')
   service.questions.push(question)
@@ -31,7 +31,7 @@ test('approvals ls lists what waits, and says when nothing does', async (t) => {
   assert.equal((await json(['approvals', 'ls'])).values[0].items[0].id, 'ap_1')
 })
 
-test('approvals show prints what is asked with its arguments, or how to see all of them', async (t) => {
+test('approvals show prints an approval with its arguments, or the command that shows truncated arguments in full', async (t) => {
   const { gantry, json, service } = await startServiceRig(t)
   const { args: _, ...long } = question
   service.questions.push(question, { ...long, id: 'ap_2', argsBytes: 70_000 })
@@ -49,13 +49,13 @@ test('approvals show prints what is asked with its arguments, or how to see all 
   assert.deepEqual([missing.code, missing.values[0].error.code], [2, 'NOT_FOUND'])
 })
 
-test('approvals approve and deny decide, with a reason if there is one', async (t) => {
+test('approvals approve and deny decide an approval, with an optional reason', async (t) => {
   const { gantry, json, service } = await startServiceRig(t)
   service.questions.push(question, { ...question, id: 'ap_2' })
   const approved = await gantry(['approvals', 'approve', 'ap_1'])
   assert.deepEqual(
     [approved.code, approved.out],
-    [0, 'Approved: bank:pay:1.0.0 goes on; gantry call c1 shows how it stands.\n'],
+    [0, 'Approved: bank:pay:1.0.0 continues; gantry call c1 shows its state.\n'],
   )
   const { values } = await json(['approvals', 'deny', 'ap_2', '--reason', 'too dear'])
   assert.deepEqual([values[0].state, values[0].decided.why], ['denied', 'too dear'])

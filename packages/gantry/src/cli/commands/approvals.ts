@@ -47,9 +47,9 @@ export function decide(
     const approval = await client.approvals[decision](id, { reason: options.reason, signal: io.signal })
     const [tool, callId] = [safeLine(approval.tool), safeLine(approval.callId)]
     const own = approval.decided?.as === undefined ? '' : ` (your own call, as ${approval.decided.as})`
-    const done = decision === 'approve' ? `Approved${own}: ${tool} goes on` : `Denied${own}: ${tool} does not run`
+    const done = decision === 'approve' ? `Approved${own}: ${tool} continues` : `Denied${own}: ${tool} does not run`
     if (options.json === true) await printJson(approval, io)
-    else await io.out(`${done}; gantry call ${callId} shows how it stands.\n`)
+    else await io.out(`${done}; gantry call ${callId} shows its state.\n`)
     return 0
   })
 }
@@ -70,10 +70,19 @@ function decidedText({ at, by, why, as }: NonNullable<ApprovalView['decided']>):
   return `${at} by ${by}${as === undefined ? '' : `, the caller itself, as ${as}`}${why === undefined ? '' : `: ${why}`}`
 }
 
-function remarks({ id, args, truncated = [], hidden = [], notes = [], files = [] }: ApprovalView): string {
+function remarks({
+  id,
+  args,
+  truncated = [],
+  hidden = [],
+  notes = [],
+  notesOmitted,
+  files = [],
+}: ApprovalView): string {
   const lines = [
     ...files.map(fileText),
     ...notes.map(noteText),
+    ...(notesOmitted === undefined ? [] : [`notes: ${notesOmitted} more are left out; read the arguments themselves`]),
     ...hidden.map((path) => `hidden: ${path} is not shown; its length and digest are`),
     ...truncated.filter((path) => path !== '').map((path) => `truncated: ${path} is shown in part`),
     ...(args === undefined || truncated.length > 0
@@ -95,7 +104,7 @@ function noteText(note: ApprovalNote): string {
   return `url: ${at} leads to ${note.host}${user}, as ${note.url}`
 }
 
-/** What a terminal would not show as it is: controls, directions, joiners, spaces that are none, and private letters. */
+/** Characters that a terminal would not show: controls, directions, joiners, odd spaces, and private use. */
 const unseen = /[\u007f-\u009f\p{Cf}\p{Co}\p{Cn}\p{DI}\p{Zl}\p{Zp}\u2800]|(?! )\p{Zs}/gu
 
 /**

@@ -11,7 +11,7 @@ import { startServiceRig } from '../service.fixture.ts'
 
 const never = new AbortController().signal
 
-test('audit ls and export print what the service says, and audit verify asks it', async (t) => {
+test('audit ls and export print the entries of the service, and audit verify runs there', async (t) => {
   const { gantry, json, service } = await startServiceRig(t)
   assert.match(
     (await gantry(['audit', 'ls', '--phase', 'end'])).out,
@@ -23,7 +23,11 @@ test('audit ls and export print what the service says, and audit verify asks it'
   assert.deepEqual([fine.code, fine.out.split('\n')[0]], [0, 'verified: ok'])
   Object.assign(service.audit, {
     verify: async (head: string) => ({
-      ...{ ok: false, seals: 1, rows: 1, unsealed: 0, findingsTotal: 3 },
+      ok: false,
+      seals: 1,
+      rows: 1,
+      unsealed: 0,
+      findingsTotal: 3,
       findings: [{ what: 'head', seal: 9, message: `No \u001b[2J${head}.` }],
     }),
   })
@@ -34,7 +38,7 @@ test('audit ls and export print what the service says, and audit verify asks it'
   assert.equal((await json(['audit', 'verify'])).values[0].ok, false)
 })
 
-test('audit verify reads a file, or a database at rest, without a service', async (t) => {
+test('audit verify checks a file, or a database without a running service', async (t) => {
   const { gantry, folder } = await startServiceRig(t)
   const data = await pgliteFolder(t)
   const database = await openPglite({ folder: data })
@@ -56,13 +60,13 @@ test('audit verify reads a file, or a database at rest, without a service', asyn
   assert.deepEqual([fine.code, fine.out.split('\n').slice(0, 3)], [0, ['verified: ok', 'rows: 6', 'seals: 2']])
   const broken = await gantry(['audit', 'verify', '--file', file('changed.jsonl', all.replace('alice', 'mallory'))])
   assert.equal(broken.code, 1)
-  assert.match(broken.out, /^changed: Row \d+ is not the one that seal 1 stands for\.$/m)
+  assert.match(broken.out, /^changed: Row \d+ is not the one that seal 1 covers\.$/m)
   const partly = await gantry(['audit', 'verify', '--file', file('own.jsonl', own)])
   assert.match(partly.err, /INPUT_INVALID.*holds no seals/)
   const torn = await gantry(['audit', 'verify', '--file', file('torn.jsonl', all.slice(0, -30))])
-  assert.match(torn.err, /Line 8 of .* is no row and no seal/)
+  assert.match(torn.err, /Line 8 of .* is neither an entry nor a seal/)
 
   const here = await gantry(['audit', 'verify', '--data', data])
   assert.equal(here.code, 1, here.err)
-  assert.match(here.out, /^missing: Row \d+ is missing; seal 1 stands for it\.$/m)
+  assert.match(here.out, /^missing: Row \d+ is missing; seal 1 covers it\.$/m)
 })

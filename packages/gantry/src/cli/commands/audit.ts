@@ -38,7 +38,7 @@ export const exportAudit: Command = ({ options }, io) =>
     return 0
   })
 
-/** Says whether the audit record is as it was sealed: by the service that runs, of a file, or of a database at rest. */
+/** Verifies the audit record: of the running service, of a file, or of a database without a service. */
 export const verifyAudit: Command = async ({ options }, io) => {
   const verdict = await verdictOf(options, io)
   if (options.json === true) await printJson(verdict, io)
@@ -47,7 +47,8 @@ export const verifyAudit: Command = async ({ options }, io) => {
 }
 
 async function verdictOf(options: OptionValues, io: Io): Promise<AuditVerdict> {
-  const { head, file } = options
+  const { head } = options
+  const file = options.file?.at(-1)
   const found = file === undefined ? await findService(options, io) : undefined
   if (found !== undefined && found.missing === undefined) return found.client.audit.verify({ head, signal: io.signal })
   const { loadConfig, verifyRecord } = await import('@gantry/service/serve')
@@ -60,14 +61,16 @@ async function verdictOf(options: OptionValues, io: Io): Promise<AuditVerdict> {
     ...(config === undefined ? {} : { file: config }),
   }
   return verifyRecord(await loadConfig(request), {
-    ...{ head, file: file === undefined ? undefined : resolve(io.folder, file), signal: io.signal },
+    head,
+    file: file === undefined ? undefined : resolve(io.folder, file),
+    signal: io.signal,
     say: (line) => io.err(`${safeLine(line)}\n`),
   })
 }
 
 function verdictText({ ok, seals, rows, unsealed, head, retired, findings, findingsTotal }: AuditVerdict): string {
   const removed = retired === undefined ? undefined : retiredText(retired)
-  const facts = factsText({ ...{ verified: ok ? 'ok' : 'BROKEN', rows, seals, unsealed }, retired: removed, head })
+  const facts = factsText({ verified: ok ? 'ok' : 'BROKEN', rows, seals, unsealed, retired: removed, head })
   const more = findingsTotal > findings.length ? [`and ${findingsTotal - findings.length} more`] : []
   return `${facts}${[...findings.map(({ what, message }) => `${what}: ${message}`), ...more].map((line) => `${safeLine(line)}\n`).join('')}`
 }

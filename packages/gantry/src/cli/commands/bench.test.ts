@@ -10,7 +10,7 @@ async function gantry(folder: string, ...line: string[]): Promise<{ code: number
   return { code, ...io.printed }
 }
 
-test('bench calls a tool for a time and prints how many calls ended and how long they took', async () => {
+test('bench calls a tool for a duration and prints the number of calls and their latency', async () => {
   using folder = folderWith({})
   const { code, out } = await gantry(folder.path, 'bench', '--seconds', '1', '--concurrency', '2', '--json')
   assert.equal(code, 0)
@@ -20,7 +20,7 @@ test('bench calls a tool for a time and prints how many calls ended and how long
   assert.ok(Number(figures.p50Ms) <= Number(figures.p99Ms) && Number(figures.p99Ms) <= Number(figures.maxMs))
 })
 
-test('bench ends with 1 when calls fail, and counts the failures by code', async () => {
+test('bench exits with 1 when calls fail, and counts the failures by code', async () => {
   using folder = folderWith({})
   const { code, out } = await gantry(
     folder.path,
@@ -36,13 +36,20 @@ test('bench ends with 1 when calls fail, and counts the failures by code', async
   assert.match(out, /^demo:fail: \d+ calls in .* a second, ([1-9]\d*) failed\n\1 × BACKEND_FAILED\n/)
   const json = await gantry(
     folder.path,
-    ...['bench', 'demo:fail', '{"message":"no"}', '--seconds', '1', '--concurrency', '1', '--json'],
+    'bench',
+    'demo:fail',
+    '{"message":"no"}',
+    '--seconds',
+    '1',
+    '--concurrency',
+    '1',
+    '--json',
   )
   const { failed, failures } = JSON.parse(json.out) as { failed: number; failures: object }
   assert.deepEqual([json.code, failures], [1, { BACKEND_FAILED: failed }])
 })
 
-test('bench stops at an error that every call would meet, prints it and ends with its exit code', async () => {
+test('bench stops at an error that every call would meet, prints it and exits with its code', async () => {
   using folder = folderWith({})
   for (const [words, code] of [
     [['nope:x'], 'TOOL_NOT_FOUND'],
@@ -58,7 +65,7 @@ test('bench stops at an error that every call would meet, prints it and ends wit
   }
 })
 
-test('backends lists those that a tool is bound to, each with its state', async () => {
+test('backends lists the backends that a tool is bound to, each with its state', async () => {
   using none = folderWith({ 'gantry.config.json': '{"builtins": false}' })
   const without = await gantry(none.path, 'backends', '--json')
   assert.deepEqual(JSON.parse(without.out), { items: [] })

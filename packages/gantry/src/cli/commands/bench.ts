@@ -75,7 +75,10 @@ async function measure(call: () => Promise<Result>, ms: number, concurrency: num
   await Promise.all(Array.from({ length: concurrency }, lane))
   const seconds = (performance.now() - start) / 1_000
   return {
-    ...{ calls, failures: Object.fromEntries(failures), seconds, times: Float64Array.from(times).sort() },
+    calls,
+    failures: Object.fromEntries(failures),
+    seconds,
+    times: Float64Array.from(times).sort(),
     ...(stopped === undefined ? {} : { stopped }),
   }
 }
@@ -84,8 +87,15 @@ function figuresOf({ calls, failures, seconds, times }: Measured) {
   const failed = Object.values(failures).reduce((sum, count) => sum + count, 0)
   const at = (part: number): number => round(times[Math.min(times.length - 1, Math.floor(times.length * part))] ?? 0)
   return {
-    ...{ calls, failed, failures, seconds: round(seconds), callsPerSecond: Math.round(calls / seconds) },
-    ...{ p50Ms: at(0.5), p95Ms: at(0.95), p99Ms: at(0.99), maxMs: at(1) },
+    calls,
+    failed,
+    failures,
+    seconds: round(seconds),
+    callsPerSecond: Math.round(calls / seconds),
+    p50Ms: at(0.5),
+    p95Ms: at(0.95),
+    p99Ms: at(0.99),
+    maxMs: at(1),
   }
 }
 

@@ -19,17 +19,17 @@ async function gantry(folder: string, line: readonly string[], environment: Node
   return { code, ...io.printed }
 }
 
-test('a backend that cannot be asked is told of by search, and is the reason why its tools cannot be described', async () => {
+test('search names an unavailable backend, and describe fails with it as the cause', async () => {
   const dead = `{ kind: 'far', name: 'moon', call() {}, discover() { throw new Error('no \\u001b[31manswer') } }`
   using folder = folderWith({ 'gantry.config.mjs': `export default { backends: [${dead}] }` })
   const found = await gantry(folder.path, ['search', 'x'])
   assert.deepEqual([found.code, found.out], [0, 'No tools.\n'])
-  assert.equal(found.err, 'warning: The tools of far:moon are not known: no \\e[31manswer\n')
+  assert.equal(found.err, 'warning: The tools of far:moon could not be discovered: no \\e[31manswer\n')
   const json = await gantry(folder.path, ['search', 'x', '--json'])
-  assert.match(JSON.parse(json.out).warning.message, /not known/)
+  assert.match(JSON.parse(json.out).warning.message, /could not be discovered/)
   const described = await gantry(folder.path, ['describe', 'moon:walk'])
   assert.deepEqual([described.code, described.out], [5, ''])
-  assert.match(described.err, /^BACKEND_UNAVAILABLE: The tools of far:moon are not known/)
+  assert.match(described.err, /^BACKEND_UNAVAILABLE: The tools of far:moon could not be discovered/)
 })
 
 const twoBackends = `import { defineTool } from '@gantry/core'
@@ -60,7 +60,7 @@ export default { tools: [
     { type: 'resource_link', uri: 'https://a.example/b', name: 'b' }]),
 ] }`
 
-test('content that is no text is a line for a person', async () => {
+test('content that is not text is printed as one line without --json', async () => {
   using folder = folderWith({ 'gantry.config.mjs': contents })
   const image = await gantry(folder.path, ['run', 'my:image'])
   assert.deepEqual([image.code, image.out], [0, '[image/png, 12 KB]\n[a\\e[2J, 3 B]\n'])
@@ -69,7 +69,7 @@ test('content that is no text is a line for a person', async () => {
   assert.equal(JSON.parse((await gantry(folder.path, ['run', 'my:image', '--json'])).out).content.length, 2)
 })
 
-test('credentials of the configuration stand for those that a document asks for', async (t) => {
+test('credentials of the configuration replace those that an imported document requires', async (t) => {
   const seen: unknown[] = []
   const server = createServer(({ url, headers }, response) => {
     seen.push([url, headers.authorization, headers['x-key']])

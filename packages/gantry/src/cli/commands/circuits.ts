@@ -10,26 +10,32 @@ export const listCircuits: Command = ({ options }, io) =>
   withService(options, io, async (client) => {
     const items = await client.circuits({ signal: io.signal })
     if (options.json === true) await printJson({ items }, io)
-    else if (items.length === 0) await io.out('No circuit: no call has said anything about a backend yet.\n')
+    else if (items.length === 0) await io.out('No circuits: no call has reached a backend yet.\n')
     else {
       const rows = items
         .toSorted((one, other) => Number(isWell(one)) - Number(isWell(other)))
-        .map((one) => [one.key, one.state, `${one.failures}/${one.calls}`, seenBy(one), nextTrial(one)])
+        .map((one) => [one.key, stateText(one), `${one.failures}/${one.calls}`, seenBy(one), nextTrial(one)])
       await io.out(tableText(['circuit', 'state', 'faults', 'seen by', 'next trial'], rows, io))
     }
     return 0
   })
 
-/** The tenants that find the backend at fault. */
+/** The tenants whose state of the circuit is not closed. */
 function seenBy({ tenants }: CircuitView): string {
   return tenants.flatMap(({ tenant, state }) => (state === 'closed' ? [] : [tenant])).join(', ')
+}
+
+/** A circuit that is closed for all tenants together may be open for some of them. */
+export function stateText({ state, tenants }: Pick<CircuitView, 'state' | 'tenants'>): string {
+  const refused = tenants.filter((one) => one.state !== 'closed').length
+  return state === 'closed' && refused > 0 ? `open for ${refused} of ${tenants.length} tenants` : state
 }
 
 function isWell(circuit: CircuitView): boolean {
   return circuit.state === 'closed' && seenBy(circuit) === ''
 }
 
-/** When the next trial may begin, while there is one to wait for. */
+/** When the next trial may begin; absent while none is due. */
 export function nextTrial({ state, retryAt }: CircuitStateView): string | undefined {
   if (state === 'trial') return 'now'
   return state === 'open' && retryAt !== undefined ? timeText(retryAt) : undefined

@@ -17,7 +17,7 @@ test('gantry code', async (t) => {
     return { code, ...io.printed }
   }
 
-  await t.test('prints what the program returns, and on stderr what it prints', async () => {
+  await t.test('prints the returned value on stdout, and the output of the program on stderr', async () => {
     const { code, out, err } = await gantry(
       '-e',
       'print("on the way"); return (await tools.demo.add({ a: 5, b: 3 })).result',
@@ -25,7 +25,7 @@ test('gantry code', async (t) => {
     assert.deepEqual([code, out, err], [0, '8\n', 'on the way\n'])
   })
 
-  await t.test('takes the program from a file, whose ending says the language, or from stdin', async () => {
+  await t.test('reads the program from a file, whose extension names the language, or from stdin', async () => {
     writeFileSync(join(folder, 'sum.js'), 'return [1, 2].length')
     writeFileSync(join(folder, 'sum.workflow'), 'sum := run("demo:add", {a: 1, b: 2})\nreturn sum.result')
     const results = [
@@ -41,41 +41,49 @@ test('gantry code', async (t) => {
     ])
   })
 
-  await t.test('tells the language by the ending .wf, then by the content, and --language wins', async () => {
-    const told = async (...words: string[]): Promise<unknown> => {
-      const { out, err } = await gantry(...words, '--json', '--limits', '{"wallMs":20000}')
-      const result = JSON.parse(out || err)
-      return result.program?.language ?? result.error?.code
-    }
-    const steps = 'sum := run("demo:add", {a: 1, b: 2})\nsum.result'
-    writeFileSync(join(folder, 'steps.wf'), '"last"')
-    writeFileSync(join(folder, 'steps'), steps)
-    writeFileSync(join(folder, 'steps.txt'), `# adds\n${steps}`)
-    assert.deepEqual(
-      [await told('steps.wf'), await told('steps'), await told('steps.txt'), await told('-e', steps)],
-      ['workflow', 'workflow', 'workflow', 'workflow'],
-    )
-    const { out } = await gantry('steps')
-    assert.equal(out, '3\n')
-    const inputs = [
-      ['const a: number = 1; return a', 'typescript'],
-      ['// x := 1 is no statement\nreturn [{ a: 1 }].length', 'typescript'],
-      ['switch (1) {\n  case 1:\n    return 1\n  default:\n}', 'typescript'],
-      ['#!/usr/bin/env python3\nreturn 1', 'python'],
-      ['import json\nreturn json.dumps([])', 'python'],
-      ['for n in [1, 2]:\n    pass\nreturn 3', 'python'],
-      ['\n# a comment\nreturn 4', 'python'],
-    ] as const
-    for (const [text, language] of inputs) {
-      input = text
-      assert.equal(await told('-'), language, text)
-    }
-    input = steps
-    assert.equal(await told('-', '--language', 'typescript'), 'typescript')
-    input = 'return 7'
-  })
+  await t.test(
+    'detects the language by the extension .wf, then by the content, and --language takes precedence',
+    async () => {
+      const languageOf = async (...words: string[]): Promise<unknown> => {
+        const { out, err } = await gantry(...words, '--json', '--limits', '{"wallMs":20000}')
+        const result = JSON.parse(out || err)
+        return result.program?.language ?? result.error?.code
+      }
+      const steps = 'sum := run("demo:add", {a: 1, b: 2})\nsum.result'
+      writeFileSync(join(folder, 'steps.wf'), '"last"')
+      writeFileSync(join(folder, 'steps'), steps)
+      writeFileSync(join(folder, 'steps.txt'), `# adds\n${steps}`)
+      assert.deepEqual(
+        [
+          await languageOf('steps.wf'),
+          await languageOf('steps'),
+          await languageOf('steps.txt'),
+          await languageOf('-e', steps),
+        ],
+        ['workflow', 'workflow', 'workflow', 'workflow'],
+      )
+      const { out } = await gantry('steps')
+      assert.equal(out, '3\n')
+      const inputs = [
+        ['const a: number = 1; return a', 'typescript'],
+        ['// x := 1 is no statement\nreturn [{ a: 1 }].length', 'typescript'],
+        ['switch (1) {\n  case 1:\n    return 1\n  default:\n}', 'typescript'],
+        ['#!/usr/bin/env python3\nreturn 1', 'python'],
+        ['import json\nreturn json.dumps([])', 'python'],
+        ['for n in [1, 2]:\n    pass\nreturn 3', 'python'],
+        ['\n# a comment\nreturn 4', 'python'],
+      ] as const
+      for (const [text, language] of inputs) {
+        input = text
+        assert.equal(await languageOf('-'), language, text)
+      }
+      input = steps
+      assert.equal(await languageOf('-', '--language', 'typescript'), 'typescript')
+      input = 'return 7'
+    },
+  )
 
-  await t.test('shows the place of a mistake, and ends with the exit code of what went wrong', async () => {
+  await t.test('prints the position of an error, and exits with the code of the failure', async () => {
     const { code, err } = await gantry('-e', 'const a = 1\nreturn a +')
     assert.equal(code, 2)
     assert.match(err, /CODE_INVALID/)
@@ -83,8 +91,8 @@ test('gantry code', async (t) => {
     assert.equal((await gantry('-e', 'throw new Error("no")')).code, 1)
   })
 
-  await t.test('says on stderr for which language a program was taken that failed, when nothing named it', async () => {
-    const note = /^taken for (\w+); --language names another$/m
+  await t.test('names the detected language on stderr when a program without a named language fails', async () => {
+    const note = /^detected language: (\w+); --language sets another$/m
     const failing = 'throw new Error("no")'
     writeFileSync(join(folder, 'fails.ts'), failing)
     const taken = await gantry('-e', failing, '--json')
@@ -110,7 +118,7 @@ test('gantry code', async (t) => {
     assert.match((await gantry('--help')).out, /javascript, typescript, python or workflow/)
   })
 
-  await t.test('passes limits on, and refuses a command line without one program', async () => {
+  await t.test('passes limits on, and refuses a command line without exactly one program', async () => {
     const limited = await gantry(
       '-e',
       'await tools.demo.add({ a: 1, b: 1 }); await tools.demo.add({ a: 1, b: 1 })',

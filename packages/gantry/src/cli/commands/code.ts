@@ -1,5 +1,6 @@
 import { extname } from 'node:path'
 import type { JsonObject, Result } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { usageError } from '../errors.ts'
 import type { Command, Io } from '../io.ts'
 import { readJson, readTextFile, textLimit } from '../json-operand.ts'
@@ -12,8 +13,13 @@ import { callSettings } from './run.ts'
 
 const programTool = 'code:program'
 const languages: { readonly [extension: string]: string } = {
-  ...{ '.ts': 'typescript', '.mts': 'typescript', '.js': 'javascript', '.mjs': 'javascript' },
-  ...{ '.py': 'python', '.wf': 'workflow', '.workflow': 'workflow' },
+  '.ts': 'typescript',
+  '.mts': 'typescript',
+  '.js': 'javascript',
+  '.mjs': 'javascript',
+  '.py': 'python',
+  '.wf': 'workflow',
+  '.workflow': 'workflow',
 }
 
 /** Runs a program over tools; what it prints goes to stderr as it comes, what it returns to stdout. */
@@ -36,7 +42,7 @@ export const runProgram: Command = async ({ operands: [file], options }, io) => 
     if (typeof frame === 'string') io.err(`${safeBlock(frame)}\n`)
     const failed = result.error?.code
     if (guessed !== undefined && (failed === 'CODE_INVALID' || failed === 'CODE_FAILED')) {
-      io.err(`taken for ${guessed}; --language names another\n`)
+      io.err(`detected language: ${guessed}; --language sets another\n`)
     }
     return code
   })
@@ -70,6 +76,5 @@ async function readProgram(file: string | undefined, options: OptionValues, io: 
 
 /** A chunk of a program is what it wrote to a stream. */
 function printedText(data: unknown): string {
-  const { text } = (typeof data === 'object' && data !== null ? data : {}) as { readonly text?: unknown }
-  return typeof text === 'string' ? text : ''
+  return isObject(data) && typeof data.text === 'string' ? data.text : ''
 }

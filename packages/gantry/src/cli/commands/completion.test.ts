@@ -55,7 +55,7 @@ function withFile<T>(shell: keyof typeof scripts, use: (file: string) => T): T {
 }
 
 for (const shell of ['zsh', 'fish'] as const) {
-  test(`${shell} can read its script`, { skip: missing(shell) }, () => {
+  test(`${shell} parses its completion script`, { skip: missing(shell) }, () => {
     const { status, stderr } = withFile(shell, (file) => spawnSync(shell, ['-n', file], { encoding: 'utf8' }))
     assert.equal(status, 0, stderr)
   })
@@ -73,7 +73,7 @@ test('fish completes commands and options', { skip: missing('fish') }, () => {
   assert.ok(offered('gantry run --time').includes('--timeout'))
 })
 
-test('every script knows every command and option, and leaves no quote open', () => {
+test('every completion script has every command and option, and balanced quotes', () => {
   for (const [shell, script] of Object.entries(scripts)) {
     for (const [name, info] of listedCommands()) {
       for (const word of name.split(' ')) assert.ok(script.includes(word), `${shell} ${word}`)

@@ -12,13 +12,13 @@ const scripts = new Map([
   ['fish', fishCompletion],
 ])
 
-/** Prints the script that teaches a shell our commands. */
+/** Prints the completion script of a shell. */
 export const printCompletion: Command = async ({ operands: [shell = ''] }, io) => {
   const script = scripts.get(shell)
   if (script === undefined) {
     throw await unknownName(
       'shell',
-      `There is no completion for ${quoted(shell)}; there is for bash, zsh and fish.`,
+      `No completion for ${quoted(shell)}; supported shells are bash, zsh and fish.`,
       shell,
       scripts.keys(),
     )
@@ -27,7 +27,7 @@ export const printCompletion: Command = async ({ operands: [shell = ''] }, io) =
   return 0
 }
 
-/** Ids of tools, one per line; a shell that completes wants silence, not errors. */
+/** Ids of tools, one per line; errors are not shown to a shell that completes. */
 export const completeTools: Command = async ({ options }, io) => {
   try {
     return await withExecutor(options, { ...io, err() {} }, async (gantry) => {
@@ -40,14 +40,16 @@ export const completeTools: Command = async ({ options }, io) => {
   }
 }
 
-/** What a shell needs to know of one command. */
+/** The completions of one command. */
 export interface CompletionRow {
   readonly name: string
   readonly summary: string
   readonly options: readonly string[]
+  /** The options without their dashes. */
+  readonly names: readonly OptionName[]
   /** Options that are followed by a value. */
   readonly valued: readonly string[]
-  /** What the first operand can be. */
+  /** Values of the first operand. */
   readonly operand: 'tools' | 'files' | readonly string[] | undefined
 }
 
@@ -58,6 +60,7 @@ export function completionRows(): readonly CompletionRow[] {
       name,
       summary: info.summary,
       options: info.options.map((option) => `--${option}`),
+      names: info.options,
       valued: info.options.filter((option) => takesValue(options[option])).map((option) => `--${option}`),
       operand: first === 'commands' ? Object.keys(commands).filter((word) => !/[_ ]/.test(word)) : first,
     }
@@ -136,7 +139,7 @@ complete -F _gantry gantry
 `
 }
 
-/** What can follow an option: a file, or one of its words. */
+/** The completion after an option: a file, or one of its words. */
 function valueCases(): string[] {
   return Object.entries<OptionInfo>(options).flatMap(([name, { kind, choices }]) => {
     if (kind === 'file') return [`    --${name}) COMPREPLY=($(compgen -f -- "$word")); return ;;`]
@@ -159,13 +162,13 @@ export function fishCompletion(): string {
       ),
     ),
   ]
-  for (const { name, options: own, operand } of completionRows()) {
+  for (const { name, names, operand } of completionRows()) {
     const [first = name] = name.split(' ')
     if (operand === 'tools') lines.push(`complete -c gantry -n ${seen(first)} -a '(gantry __complete 2>/dev/null)'`)
     else if (operand === 'files') lines.push(`complete -c gantry -n ${seen(first)} -F`)
     else if (operand !== undefined)
       lines.push(`complete -c gantry -n ${seen(first)} -a ${quoteFish(operand.join(' '))}`)
-    for (const option of own) lines.push(fishOption(first, option.slice(2) as OptionName))
+    for (const option of names) lines.push(fishOption(first, option))
   }
   return `${lines.join('\n')}\n`
 }
@@ -176,10 +179,10 @@ function seen(word: string): string {
 
 function fishOption(command: string, name: OptionName): string {
   const { kind, short, summary, choices }: OptionInfo = options[name]
-  const letter = short === undefined ? '' : ` -s ${short}`
+  const shortForm = short === undefined ? '' : ` -s ${short}`
   const words = choices === undefined ? '' : ` -a ${quoteFish(choices.join(' '))}`
   const value = kind === 'flag' ? '' : kind === 'file' ? ' -r -F' : ` -x${words}`
-  return `complete -c gantry -n ${seen(command)} -l ${name}${letter}${value} -d ${quoteFish(summary)}`
+  return `complete -c gantry -n ${seen(command)} -l ${name}${shortForm}${value} -d ${quoteFish(summary)}`
 }
 
 function quoteFish(text: string): string {
@@ -188,13 +191,9 @@ function quoteFish(text: string): string {
 
 /** A completion script for zsh, from the tables. */
 export function zshCompletion(): string {
-  const cases = completionRows().map(({ name, options: own, operand }) => {
+  const cases = completionRows().map(({ name, names, operand }) => {
     const first = operandAction(operand)
-    const specs = [
-      ...own.map((option) => zshOption(option.slice(2) as OptionName)),
-      `'1:operand:${first}'`,
-      `'*:file:_files'`,
-    ]
+    const specs = [...names.map(zshOption), `'1:operand:${first}'`, `'*:file:_files'`]
     return `    '${name}') _arguments ${specs.join(' ')} ;;`
   })
   const words = (first: string): string =>

@@ -1,7 +1,7 @@
 import { ToolError } from '@gantry/contract'
 import { checkConfig, reportOf } from '@gantry/service/internal/config/check-config'
+import { refusalText } from '@gantry/service/internal/config/compose'
 import { loadConfig } from '@gantry/service/internal/config/load'
-import { refusalText } from '@gantry/service/internal/config/tools-folder'
 import type { ToolsFolder } from '@gantry/tools'
 import type { Command } from '../io.ts'
 import { printJson } from '../print.ts'

@@ -1,12 +1,17 @@
+import { codes, type JsonObject } from '@gantry/contract'
+import type { RuntimeExplanation, RuntimeVerdict } from '@gantry/core'
 import type { RuntimeInfo } from '@gantry/sandbox'
-import type { Command } from '../io.ts'
-import { printJson } from '../print.ts'
-import { withExecutor } from '../session.ts'
+import { usageError } from '../errors.ts'
+import type { Command, Io } from '../io.ts'
+import { readJson } from '../json-operand.ts'
+import { printJson, tableText } from '../print.ts'
+import { withExecutor, withService, withSources } from '../session.ts'
 import { safeLine } from '../terminal.ts'
 
 /** Starts and attacks every runtime, and reports which work here and the remedy for the others. */
-export const diagnose: Command = ({ options }, io) =>
-  withExecutor(options, io, async (gantry) => {
+export const diagnose: Command = ({ options }, io) => {
+  if (options.explain !== undefined) return explain(options.explain, options, io)
+  return withExecutor(options, io, async (gantry) => {
     if (options.json !== true) io.err('Starting each runtime and attacking it …\n')
     const runtimes = await gantry.runtimes.list({ signal: io.signal })
     const machine = { node: process.versions.node, platform: process.platform, arch: process.arch }
@@ -14,6 +19,52 @@ export const diagnose: Command = ({ options }, io) =>
     else await io.out(`${runtimes.map(linesOf).join('\n')}\n`)
     return 0
   })
+}
+
+/** Says where a call would run, and why, without running it. */
+async function explain(text: string, options: Parameters<Command>[0]['options'], io: Io): Promise<number> {
+  const { tool, args } = await readCall(text, io)
+  return withSources(options, io, async (gantry) => {
+    const explained = await gantry.explainRuntime(tool, args, { signal: io.signal })
+    if (options.json === true) await printJson(explained, io)
+    else await io.out(explanationText(explained))
+    return explained.chosen === undefined ? codes.RUNTIME_UNAVAILABLE.exit : 0
+  })
+}
+
+async function readCall(text: string, io: Io): Promise<{ readonly tool: string; readonly args: JsonObject }> {
+  const call = await readJson('--explain', text, io)
+  const form = 'is a call such as {"tool":"code:run","args":{"language":"python","code":"print(1)"}}'
+  if (call === null || typeof call !== 'object' || Array.isArray(call)) {
+    throw usageError('--explain', `--explain ${form}.`)
+  }
+  const { tool, args = {}, ...rest } = call as JsonObject
+  const [extra] = Object.keys(rest)
+  if (extra !== undefined) throw usageError('--explain', `A call has "tool" and "args", not ${JSON.stringify(extra)}.`)
+  if (typeof tool !== 'string') throw usageError('--explain', `--explain has no "tool"; it ${form}.`)
+  if (args === null || typeof args !== 'object' || Array.isArray(args)) {
+    throw usageError('--explain', 'The "args" of a call are an object.')
+  }
+  return { tool, args: args as JsonObject }
+}
+
+function explanationText({ tool, profile, floor, program, network, chosen, runtimes }: RuntimeExplanation): string {
+  const where = chosen === undefined ? 'No runtime would run it' : `It would run in ${chosen}`
+  const what = program.language ?? program.kind
+  const reach = network === 'none' ? 'no network' : `network to ${network.allow.join(', ')}`
+  return [
+    safeLine(`${tool}: ${what}, profile ${profile}, at least ${floor}, ${reach}. ${where}.`),
+    ...runtimes.flatMap(verdictLines),
+    '',
+  ].join('\n')
+}
+
+const marks: { readonly [Verdict in RuntimeVerdict['verdict']]: string } = { chosen: '✓', spare: '·', refused: '✗' }
+
+function verdictLines({ kind, isolation, verdict, reason, remedy }: RuntimeVerdict): string[] {
+  const head = `${marks[verdict]} ${kind.padEnd(12)} ${isolation.padEnd(11)}`
+  return [safeLine(`${head} ${reason}`), ...(remedy === undefined ? [] : [safeLine(`${' '.repeat(27)}${remedy}`)])]
+}
 
 function linesOf(runtime: RuntimeInfo): string {
   const { kind, isolation } = runtime
@@ -50,6 +101,25 @@ export const listBackends: Command = ({ options }, io) =>
       const line = ({ key, status, message }: (typeof items)[number]): string =>
         safeLine(`${key.padEnd(width)}  ${status}${message === undefined ? '' : `  ${message}`}`)
       await io.out(`${items.map(line).join('\n')}\n`)
+    }
+    return 0
+  })
+
+/** Lists the processes of a service, by their last heartbeat. */
+export const listWorkers: Command = ({ options }, io) =>
+  withService(options, io, async (client) => {
+    const items = await client.workers({ signal: io.signal })
+    if (options.json === true) await printJson({ items }, io)
+    else {
+      const rows = items.map((one) => [
+        one.worker,
+        one.state,
+        one.roles.join(','),
+        `${one.running}/${one.slots}`,
+        one.startedAt,
+        one.seenAt,
+      ])
+      await io.out(tableText(['worker', 'state', 'roles', 'running', 'started', 'seen'], rows, io))
     }
     return 0
   })

@@ -5,13 +5,13 @@ import { commands, listedCommands } from '../command-table.ts'
 import { parseCommandLine } from '../parse.ts'
 import { commandHelp, exitCodes, overview } from './help.ts'
 
-test('the overview lists every command but the hidden ones', () => {
+test('the overview lists every command except hidden ones', () => {
   const text = overview()
   for (const [name] of listedCommands()) assert.match(text, new RegExp(`^  ${name}`, 'm'))
   assert.doesNotMatch(text, /__complete/)
 })
 
-test('each command explains its options and has examples', () => {
+test('the help of each command explains its options and has examples', () => {
   for (const [name, info] of listedCommands()) {
     const text = commandHelp(name)
     assert.ok(text.includes(info.summary))

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { findPackageJSON } from 'node:module'
 import { codes } from '@gantry/contract'
 import type { CommandInfo, Operand } from '../command-info.ts'
-import { type CommandName, commandGroup, commands, listedCommands } from '../command-table.ts'
+import { type CommandName, commandGroup, commands, isCommandName, listedCommands } from '../command-table.ts'
 import { unknownName } from '../errors.ts'
 import type { Command } from '../io.ts'
 import { type OptionInfo, options, quoted } from '../option-table.ts'
@@ -17,13 +17,13 @@ export const showHelp: Command = async ({ operands, options }, io) => {
   }
   const wanted = operands.join(' ')
   if (wanted === '') await io.out(overview())
-  else if (Object.hasOwn(commands, wanted)) await io.out(commandHelp(wanted as CommandName))
+  else if (isCommandName(wanted)) await io.out(commandHelp(wanted))
   else if (commandGroup(wanted).length > 0) await io.out(groupHelp(wanted))
   else throw await unknownName('command', `There is no command ${quoted(wanted)}.`, wanted, Object.keys(commands))
   return 0
 }
 
-/** What each exit code means; the numbers are those of the table of error codes. */
+/** The meaning of each exit code; the numbers are those of the table of error codes. */
 export const exitCodes: { readonly [code: number]: string } = {
   0: 'ok',
   [codes.BACKEND_FAILED.exit]: 'the tool failed, or the output could not be written',
@@ -35,7 +35,7 @@ export const exitCodes: { readonly [code: number]: string } = {
   [codes.OUTCOME_UNKNOWN.exit]: 'may or may not have run',
 }
 
-/** The first page: what there is. */
+/** The overview page. */
 export function overview(): string {
   return [
     'gantry runs tools for AI agents: any tool, through one strict pipeline.',
@@ -58,7 +58,7 @@ export function overview(): string {
   ].join('\n')
 }
 
-/** The page of a word that only begins commands. */
+/** The page of a group of commands. */
 export function groupHelp(first: string): string {
   return [
     `Usage: gantry ${first} <command> [options]`,
@@ -87,7 +87,7 @@ export function commandHelp(name: CommandName): string {
     ...(examples.length > 0
       ? ['Examples:', ...examples.flatMap(({ line, what }) => [`  ${line}`, `      ${what}`]), '']
       : []),
-    ...(commandGroup(name).length > 0 ? ['Commands beside it:', ...commandLines(commandGroup(name)), ''] : []),
+    ...(commandGroup(name).length > 0 ? ['Related commands:', ...commandLines(commandGroup(name)), ''] : []),
     ...exitCodeLines(),
     '',
   ].join('\n')

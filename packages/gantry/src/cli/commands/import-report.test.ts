@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { importOpenapi } from '@gantry/openapi'
 import { importText } from './import.ts'
 
-test('warnings of one kind are one line with their number, behind those that are said once', () => {
+test('the report groups warnings of one kind into one line with their count, after single warnings', () => {
   const operation = (at: number) => ({
     get: {
       parameters: [{ name: 'a', in: 'query', style: `odd${at}`, schema: { type: 'string' } }],

@@ -50,7 +50,7 @@ function setUp() {
 
 const base = ['--base-url', 'https://api.example.com']
 
-test('a document becomes a file of tools, and the report says what is left to do', async () => {
+test('import writes a file of tools, and its report names the remaining steps', async () => {
   const { gantry, read } = setUp()
   const { code, out, err } = await gantry('pets.yaml', '--name', 'pets', ...base)
   assert.deepEqual([code, err], [0, ''])
@@ -71,7 +71,7 @@ test('a document becomes a file of tools, and the report says what is left to do
   assert.match(out, /"pets_key": {"env":"PETS_KEY"}\n$/)
 })
 
-test('the title gives a name that needs no escaping, and nothing in the document reaches the terminal raw', async () => {
+test('the default file name contains only safe characters, and text of the document is escaped for the terminal', async () => {
   const { gantry, folder } = setUp()
   const { code, out } = await gantry('pets.yaml', ...base)
   assert.equal(code, 0)
@@ -79,7 +79,7 @@ test('the title gives a name that needs no escaping, and nothing in the document
   assert.ok(!out.includes('\x1b'))
 })
 
-test('tags and operations may be given several times', async () => {
+test('--tag and --operation may be repeated', async () => {
   const { gantry } = setUp()
   const json = async (...words: readonly string[]) => {
     const { out } = await gantry('pets.yaml', '--force', '--json', ...base, ...words)
@@ -91,7 +91,7 @@ test('tags and operations may be given several times', async () => {
   assert.equal((await json('--operation', 'cre*')).notChosen, 2)
 })
 
-test('a file that exists stays as it is unless --force is there', async () => {
+test('an existing file is kept unless --force is given', async () => {
   const { gantry, folder, read } = setUp()
   writeFileSync(join(folder, 'mine.json'), '"mine"')
   const words = ['pets.yaml', '--out', 'mine.json', ...base]
@@ -103,7 +103,7 @@ test('a file that exists stays as it is unless --force is there', async () => {
   assert.equal(read('mine.json').tools.length, 2)
 })
 
-test('what cannot be imported ends with 2, a sentence and no file', async () => {
+test('an invalid source exits with 2, a reason and no file', async () => {
   const { gantry, folder } = setUp()
   writeFileSync(join(folder, 'old.json'), '{"swagger":"2.0"}')
   writeFileSync(join(folder, 'bad.json'), '{"openapi":')
@@ -128,7 +128,7 @@ test('what cannot be imported ends with 2, a sentence and no file', async () => 
   assert.deepEqual(readdirSync(folder), before)
 })
 
-test('a URL is fetched from its own host only, and from a private address only when told', async () => {
+test('import fetches a URL from its own host only, and from a private address only with --private', async () => {
   const { gantry, read } = setUp()
   const asked: string[] = []
   const other = createServer((_request, response) => response.end(yaml))

@@ -1,6 +1,8 @@
 import { writeFileSync } from 'node:fs'
 import { basename, relative, resolve } from 'node:path'
 import { ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
+import { codeOf } from '@gantry/core/internal/files/private-file'
 import type { OpenapiImport } from '@gantry/openapi'
 import { type BoundedFile, readBoundedFile } from '@gantry/service/internal/config/bounded-file'
 import { mostDocumentBytes, parseOpenapi } from '@gantry/service/internal/config/openapi-document'
@@ -81,7 +83,8 @@ function readFile(source: string, io: Io): string {
 
 /** The title in the characters of a namespace, or the name of the file. */
 function nameFor(document: unknown, source: string): string {
-  const title = (document as { info?: { title?: unknown } } | null)?.info?.title
+  const info = isObject(document) ? document.info : undefined
+  const title = isObject(info) ? info.title : undefined
   const words = [title, basename(source).replace(/\.\w+$/, '')].map((word) =>
     String(word ?? '')
       .toLowerCase()
@@ -102,7 +105,7 @@ function write(file: string, { backend, tools }: OpenapiImport, force: boolean):
   try {
     writeFileSync(file, `${JSON.stringify({ backend, tools }, undefined, 2)}\n`, { flag: force ? 'w' : 'wx' })
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') {
+    if (codeOf(error) === 'EEXIST') {
       throw usageError('--force', `${file} exists; --force replaces it, --out writes elsewhere.`)
     }
     throw new ToolError('PAYLOAD_INVALID', `${file} cannot be written.`, { cause: error })
@@ -117,7 +120,7 @@ function besideConfig(file: string, { folder }: Io): string {
 /** As many as a person reads; --json has them all. */
 const most = 20
 
-/** What an import made and what it did not, and what is left to do. */
+/** The report of an import: tools made, operations left out, and steps that remain. */
 export function importText(made: OpenapiImport, file: string): string {
   const { name, baseUrl, report } = made
   const { callbacks, webhooks, links } = report.notImported

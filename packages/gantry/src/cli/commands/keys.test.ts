@@ -3,7 +3,7 @@ import { createPublicKey } from 'node:crypto'
 import { test } from 'node:test'
 import { startServiceRig } from '../service.fixture.ts'
 
-test('keys create prints the key alone on stdout, and what to know of it on stderr', async (t) => {
+test('keys create prints only the key on stdout, and its details on stderr', async (t) => {
   const { gantry, json } = await startServiceRig(t)
   assert.equal((await gantry(['keys', 'ls'])).out, 'No keys.\n')
   const line = [
@@ -22,20 +22,30 @@ test('keys create prints the key alone on stdout, and what to know of it on stde
   const { code, out, err } = await gantry([...line, '--grant-role', 'staff'])
   assert.equal(code, 0)
   assert.match(out, /^gk_[a-z0-9]{12}_[\w-]{43}\n$/)
-  assert.match(err, /^Made the key [a-z0-9]{12} \(ci\) for key:ci of acme\.\nIt ends 2\S+Z\. It is shown this once;/)
+  assert.match(err, /^Made the key [a-z0-9]{12} \(ci\) for key:ci of acme\.\nIt expires 2\S+Z\. It is shown only once;/)
   assert.ok(!err.includes(out.trim().slice(-43)))
   const [page] = (await json(['keys', 'ls'])).values
   const [key] = page.items
   assert.deepEqual([key.permissions, key.roles, key.tools], [['a:b', 'c:*'], ['staff'], ['demo:*']])
   assert.equal(Math.round((Date.parse(key.expiresAt) - Date.parse(key.createdAt)) / 3_600_000), 48)
   const listed = await gantry(['keys', 'ls'])
-  assert.match(listed.out, /\n[a-z0-9]{12} {2}live +bearer +ci +acme +key:ci +2\S+ +never +a:b,c:\*,tool demo:\*\n$/)
+  assert.match(listed.out, /\n[a-z0-9]{12} {2}live +bearer +ci +acme +key:ci +2\S+ +never +demo:\* +staff +a:b,c:\*\n$/)
+  assert.match(err, /\nIt may call these tools, as far as the policy allows: demo:\*\.\n/)
   const made = await json(['keys', 'create', 'other', '--principal', 'bob', '--tenant', 'else'])
   assert.deepEqual([made.values[0].key.principal, made.values[0].key.tenant], ['bob', 'else'])
   assert.ok(made.values[0].text.includes(made.values[0].key.id))
 })
 
-test('keys create --signing makes the pair here, and only its public half is sent', async (t) => {
+test('keys create without --tools warns that the key may call every tool, and keys ls says so', async (t) => {
+  const { gantry } = await startServiceRig(t)
+  const { code, err } = await gantry(['keys', 'create', 'all'])
+  assert.equal(code, 0)
+  assert.match(err, /\nWARNING: it may call every tool that the policy allows, because no --tools limits it\./)
+  const listed = await gantry(['keys', 'ls'])
+  assert.match(listed.out, / used +tools +roles +may\n.* all tools +- +-\n$/s)
+})
+
+test('keys create --signing generates the key pair locally and sends only the public key', async (t) => {
   const { gantry, service } = await startServiceRig(t)
   const sent: unknown[] = []
   const { create } = service.keys
@@ -56,7 +66,7 @@ test('keys create --signing makes the pair here, and only its public half is sen
   assert.equal((await gantry(['keys', 'rotate', id])).code, 2, 'a key that signs has a public half')
 })
 
-test('keys rotate and revoke act on one key, and say so', async (t) => {
+test('keys rotate and revoke act on one key and confirm it', async (t) => {
   const { gantry, json } = await startServiceRig(t)
   const [{ key }] = (await json(['keys', 'create', 'ci'])).values
   const [next] = (await json(['keys', 'rotate', key.id, '--overlap', '60m', '--days', '1'])).values

@@ -14,9 +14,15 @@ export const createKey: Command = ({ operands: [name = ''], options }, io) =>
     const { principal, tenant, permission, tools, days, signing } = options
     const pair = signing === true ? signingPair() : undefined
     const made = await client.keys.create({
-      ...{ name, principal, tenant, permissions: permission, roles: options['grant-role'], tools },
+      name,
+      principal,
+      tenant,
+      permissions: permission,
+      roles: options['grant-role'],
+      tools,
       ...(days === undefined ? {} : { expiresMs: days * day }),
-      ...{ publicKey: pair?.publicKey, signal: io.signal },
+      publicKey: pair?.publicKey,
+      signal: io.signal,
     })
     return showKey(made, pair, options, io)
   })
@@ -28,7 +34,9 @@ export const rotateKey: Command = ({ operands: [id = ''], options }, io) =>
     const pair = signing === true ? signingPair() : undefined
     const made = await client.keys.rotate(id, {
       ...(days === undefined ? {} : { expiresMs: days * day }),
-      ...{ overlapMs: overlap, publicKey: pair?.publicKey, signal: io.signal },
+      overlapMs: overlap,
+      publicKey: pair?.publicKey,
+      signal: io.signal,
     })
     return showKey(made, pair, options, io)
   })
@@ -42,10 +50,19 @@ export const listKeys: Command = ({ options }, io) =>
     else if (page.items.length === 0) await io.out('No keys.\n')
     else {
       const rows = page.items.map((key) => [
-        ...[key.id, key.state, key.kind, key.name, key.tenant, key.principal, key.expiresAt, key.lastUsedAt ?? 'never'],
-        [...key.permissions, ...(key.tools ?? []).map((tool) => `tool ${tool}`)].join(','),
+        key.id,
+        key.state,
+        key.kind,
+        key.name,
+        key.tenant,
+        key.principal,
+        key.expiresAt,
+        key.lastUsedAt ?? 'never',
+        key.tools?.join(',') ?? 'all tools',
+        key.roles.join(',') || '-',
+        key.permissions.join(',') || '-',
       ])
-      const head = ['key', 'state', 'kind', 'name', 'tenant', 'principal', 'expires', 'used', 'may']
+      const head = ['key', 'state', 'kind', 'name', 'tenant', 'principal', 'expires', 'used', 'tools', 'roles', 'may']
       await io.out(tableText(head, rows, io) + moreText(page.cursor))
     }
     return 0
@@ -83,9 +100,14 @@ export async function showKey(
     await printJson({ key, text: secret }, io)
     return 0
   }
-  const { id, name, tenant, principal, expiresAt } = key
+  const { id, name, tenant, principal, expiresAt, tools } = key
   io.err(`Made the key ${safeLine(id)} (${safeLine(name)}) for ${safeLine(principal)} of ${safeLine(tenant)}.\n`)
-  io.err(`It ends ${safeLine(expiresAt)}. It is shown this once; keep it where only its user can read it.\n`)
+  io.err(`It expires ${safeLine(expiresAt)}. It is shown only once; store it where only its user can read it.\n`)
+  io.err(
+    tools === undefined
+      ? "WARNING: it may call every tool that the policy allows, because no --tools limits it. To limit it, revoke it and name its tools: --tools 'files:*'.\n"
+      : `It may call these tools, as far as the policy allows: ${safeLine(tools.join(', '))}.\n`,
+  )
   await io.out(`${safeLine(secret)}\n`)
   return 0
 }

@@ -5,15 +5,13 @@ import type { Executor } from '@gantry/core'
 import {
   type ClientConfig,
   type ClientConnection,
-  type ClientName,
   clientConfig,
   clientNames,
 } from '@gantry/mcp/internal/server/client-configs'
 import type { LoadedConfig } from '@gantry/service/internal/config/config'
-import { findConfig } from '@gantry/service/internal/config/discover'
-import { dataFolder } from '@gantry/service/internal/config/service-settings'
-import { watchConfig } from '@gantry/service/internal/config/watch-config'
-import { owner } from '@gantry/service/internal/serve/start'
+import { findConfig } from '@gantry/service/internal/config/load'
+import { watchConfig } from '@gantry/service/internal/config/reload'
+import { dataFolder, owner } from '@gantry/service/internal/config/service-settings'
 import { usageError } from '../errors.ts'
 import { findService } from '../find-service.ts'
 import type { Command, Io } from '../io.ts'
@@ -61,11 +59,12 @@ function outputOf(io: Io): Writable {
 
 /** Prints what a client is configured with; it writes no file of another program. */
 export const printMcpConfig: Command = async ({ operands: [client], options }, io) => {
-  if (client !== undefined && !(clientNames as readonly string[]).includes(client)) {
+  const named = clientNames.find((name) => name === client)
+  if (client !== undefined && named === undefined) {
     throw usageError(client, `There is no client ${client}; there are ${clientNames.join(', ')}.`)
   }
   const transport = options.http === true ? await overHttp(options, io) : byProgram(options, io)
-  const names = client === undefined ? clientNames : [client as ClientName]
+  const names = named === undefined ? clientNames : [named]
   const configs = names.map((name) => ({ client: name, ...clientConfig(name, transport) }))
   if (options.json === true) await printJson(client === undefined ? configs : configs[0], io)
   else await io.out(`${configs.map(paragraph).join('\n\n')}\n`)

@@ -26,7 +26,7 @@ async function local(...line: readonly string[]) {
   return { code, ...io.printed }
 }
 
-test('policy test explains a decision from the configuration, and its exit code is that of the decision', async () => {
+test('policy test explains a decision of the configuration and exits with the code of the decision', async () => {
   const denied = await local('demo:add', '{"a":500,"b":1}')
   assert.equal(denied.code, 3)
   assert.match(denied.out, /^decision: deny\nreason: too \\e\[2Jmuch\nrule: big sums\ntool: demo:add:1\.0\.0\n/)
@@ -38,7 +38,7 @@ test('policy test explains a decision from the configuration, and its exit code 
   assert.equal((await local('demo:sleep')).code, 5)
 })
 
-test('policy test speaks of other tenants as their callers would find the tools', async () => {
+test('policy test decides for another tenant with the tools visible to it', async () => {
   const there = JSON.parse((await local('demo:echo', '--tenant', 'guests', '--json')).out)
   const hidden = JSON.parse((await local('demo:add', '--tenant', 'guests', '--json')).out)
   assert.deepEqual([there.exists, there.effect, hidden.exists, hidden.effect], [true, 'allow', false, 'deny'])
@@ -46,11 +46,11 @@ test('policy test speaks of other tenants as their callers would find the tools'
   assert.deepEqual([none.code, /TOOL_NOT_FOUND.*demo:add/.test(none.err)], [2, true])
 })
 
-test('policy test, show and set ask the service that runs', async (t) => {
+test('policy test, show and set call the running service', async (t) => {
   const { gantry, json, service, folder } = await startServiceRig(t)
   const own = await json(['policy', 'test', 'demo:add', '{"a":1,"b":2}'])
   assert.deepEqual([own.code, own.values[0].effect, own.values[0].version], [0, 'allow', 'fake'])
-  assert.match((await gantry(['policy', 'show'])).out, /^version: fake\nNothing was set/)
+  assert.match((await gantry(['policy', 'show'])).out, /^version: fake\nNo policy was set/)
   const given: unknown[] = []
   service.policy.replace = async (document) => {
     given.push(document)

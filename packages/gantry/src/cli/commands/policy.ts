@@ -1,8 +1,10 @@
 import { resolve } from 'node:path'
 import type { Client, PolicyAnswer, PolicyDocument } from '@gantry/client'
 import { codes, type Identity, type JsonObject, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { Explanation } from '@gantry/core'
 import { readDataFile } from '@gantry/service/internal/config/read-data'
+import { usageError } from '../errors.ts'
 import type { Command, Io } from '../io.ts'
 import { readJson } from '../json-operand.ts'
 import type { OptionValues } from '../option-table.ts'
@@ -35,17 +37,21 @@ const exits = {
 const localOwner: Identity = { principal: 'local', tenant: 'local', permissions: ['*'] }
 
 function askService(client: Client, tool: string, args: JsonObject | undefined, options: OptionValues, io: Io) {
-  const { principal, tenant, permission: permissions, 'grant-role': roles, tools } = options
-  return client.policy.test(tool, args, { principal, tenant, permissions, roles, tools, signal: io.signal })
+  const { key, principal, tenant, permission: permissions, 'grant-role': roles, tools } = options
+  return client.policy.test(tool, args, { key, principal, tenant, permissions, roles, tools, signal: io.signal })
 }
 
 /** Another principal has no permission that the options do not grant. */
 function tested(options: OptionValues, own: Identity): Identity {
-  const { principal, tenant, permission, 'grant-role': roles, tools } = options
+  const { key, principal, tenant, permission, 'grant-role': roles, tools } = options
+  if (key !== undefined) {
+    throw usageError('--key', '--key asks the service, which has the keys; start it, or leave out --local.')
+  }
   const base = principal === undefined && tenant === undefined ? own : { permissions: [] }
   return {
     ...base,
-    ...{ principal: principal ?? own.principal, tenant: tenant ?? own.tenant },
+    principal: principal ?? own.principal,
+    tenant: tenant ?? own.tenant,
     permissions: permission ?? base.permissions,
     ...(roles === undefined ? {} : { roles }),
     ...(tools === undefined ? {} : { tools }),
@@ -56,7 +62,10 @@ function answerText({ effect, reason, rule, missing, floor, approvers, tool, ...
   const some = (list: readonly string[] | undefined): string | undefined =>
     list === undefined || list.length === 0 ? undefined : list.join(', ')
   return factsText({
-    ...{ decision: effect, reason, rule, tool },
+    decision: effect,
+    reason,
+    rule,
+    tool,
     'missing permissions': some(missing),
     'least isolation': floor,
     approvers: some(approvers),
@@ -72,7 +81,8 @@ export const showPolicy: Command = ({ options }, io) =>
     const view = await client.policy.read({ signal: io.signal })
     const { version, stored } = view
     if (options.json === true) await printJson(view, io)
-    else if (stored === undefined) await io.out(`${factsText({ version })}Nothing was set besides the configuration.\n`)
+    else if (stored === undefined)
+      await io.out(`${factsText({ version })}No policy was set over the API; that of the configuration applies.\n`)
     else {
       const set = `version ${stored.version}, ${stored.createdAt} by ${stored.createdBy}`
       await io.out(`${factsText({ version, set })}${safeJson(stored.document, 2)}\n`)
@@ -80,17 +90,22 @@ export const showPolicy: Command = ({ options }, io) =>
     return 0
   })
 
-/** What one request to the service can hold is less. */
+/** More than one request to the service can hold. */
 const mostBytes = 4_194_304
+
+/** The service checks its members. */
+function isPolicy(value: unknown): value is PolicyDocument {
+  return isObject(value)
+}
 
 /** Sets the rules of a file as the policy of the service, in addition to its configuration. */
 export const setPolicy: Command = async ({ operands: [file = ''], options }, io) => {
-  const said = await readDataFile(resolve(io.folder, file), mostBytes)
-  if (typeof said !== 'object' || said === null || Array.isArray(said)) {
+  const document = await readDataFile(resolve(io.folder, file), mostBytes)
+  if (!isPolicy(document)) {
     throw new ToolError('CONFIG_INVALID', `The file ${file} must hold { rules: [...], default }, as \`policy\` does.`)
   }
   return withService(options, io, async (client) => {
-    const view = await client.policy.set(said as unknown as PolicyDocument, { signal: io.signal })
+    const view = await client.policy.set(document, { signal: io.signal })
     if (options.json === true) await printJson(view, io)
     else await io.out(factsText({ version: view.version, set: `version ${view.stored?.version}` }))
     return 0

@@ -22,7 +22,7 @@ function setUp(environment: NodeJS.ProcessEnv = {}) {
   return { folder, gantry }
 }
 
-test('a store is made, filled, listed, given a new key and emptied again', async () => {
+test('the secrets commands create, fill, list and rekey a store, and remove from it', async () => {
   const { folder, gantry } = setUp()
   const made = await gantry('init --key-file key')
   assert.equal(made.code, 0, made.err)
@@ -42,7 +42,7 @@ test('a store is made, filled, listed, given a new key and emptied again', async
   assert.deepEqual(readdirSync(join(folder, '.gantry')), ['secrets'])
 })
 
-test('with the key in the environment the first set makes the store', async () => {
+test('the first `secrets set` creates the store when GANTRY_SECRETS_KEY is set', async () => {
   const { folder, gantry } = setUp({ GANTRY_SECRETS_KEY: 'ab'.repeat(32), GANTRY_DATA: 'data' })
   assert.deepEqual(JSON.parse((await gantry('set API_TOKEN --json', value)).out), { name: 'API_TOKEN' })
   assert.ok(existsSync(join(folder, 'data/secrets')))
@@ -50,7 +50,7 @@ test('with the key in the environment the first set makes the store', async () =
   assert.equal((await gantry('list --store other')).out, 'API_TOKEN\n')
 })
 
-test('a value on the command line is refused and not repeated', async () => {
+test('a secret value on the command line is refused and not echoed', async () => {
   const { folder, gantry } = setUp({ GANTRY_SECRETS_KEY: 'ab'.repeat(32) })
   const { code, err } = await gantry(`set API_TOKEN ${value}`)
   assert.equal(code, 2)
@@ -58,7 +58,7 @@ test('a value on the command line is refused and not repeated', async () => {
   assert.ok(!existsSync(join(folder, '.gantry')))
 })
 
-test('what is missing or wrong is named, with what to do', async () => {
+test('missing keys, stores and options are refused with a remedy', async () => {
   const { folder, gantry } = setUp()
   const table: [string, RegExp][] = [
     ['list', /in GANTRY_SECRETS_KEY, or in a file named by --key-file/],

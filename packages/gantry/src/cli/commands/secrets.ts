@@ -9,7 +9,7 @@ import { printJson } from '../print.ts'
 import { safeLine } from '../terminal.ts'
 
 const keyVariable = 'GANTRY_SECRETS_KEY'
-/** More than a store takes, so that the store's own limit is the one that speaks. */
+/** More than a store takes, so that the store's own limit refuses. */
 const mostInput = 67_108_864
 
 /** Keeps the encrypted store of secrets. A value comes from stdin or is typed unseen, and is never shown. */
@@ -41,7 +41,7 @@ async function init(options: OptionValues, io: Io): Promise<number> {
   const file = resolve(io.folder, keyFile)
   await createKeyFile(file)
   await openSecretStore({ file: store, key: { file }, create: true })
-  const text = `Made the store ${store} and its key ${file}. Keep the key apart from the store, and out of version control.`
+  const text = `Created the store ${store} and its key file ${file}. Keep the key apart from the store and out of version control.`
   return answer({ store, keyFile: file }, text, options, io)
 }
 
@@ -78,7 +78,7 @@ async function rekey(options: OptionValues, io: Io): Promise<number> {
   await store.rekey({ file }, io.signal)
   return answer(
     { keyFile: file },
-    `From now on the key is ${file}. Change the secrets too if the old key got out.`,
+    `The store is now encrypted with the key in ${file}. Rotate the secrets too if the old key leaked.`,
     options,
     io,
   )

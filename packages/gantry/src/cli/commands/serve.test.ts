@@ -7,7 +7,7 @@ import { serveHints, serviceOutput } from './serve.ts'
 const line =
   '{"level":"info","time":"2026-01-02T03:04:05.678Z","pid":1,"tool":"a\\u001b[2Jb","ms":3,"msg":"call ended"}\n'
 
-test('a person reads short lines that cannot steer the terminal, a program reads JSON', () => {
+test('the log is short escaped lines on a terminal and JSON otherwise', () => {
   const person = keptIo()
   const output = serviceOutput(person, true)
   output.log(line)
@@ -25,7 +25,7 @@ test('a person reads short lines that cannot steer the terminal, a program reads
   assert.deepEqual([level, msg, run], ['info', 'ready', 'gantry run x'])
 })
 
-test('what ends the process is told with its reason, whatever was thrown', () => {
+test('a fatal error is logged with its reason, whatever was thrown', () => {
   const io = keptIo()
   const output = serviceOutput(io, false)
   output.fatal(new Error('left behind'))
@@ -39,7 +39,7 @@ test('what ends the process is told with its reason, whatever was thrown', () =>
   assert.equal(JSON.parse(second ?? '').level, 'fatal')
 })
 
-test('hints are lines for this service, with the key by its file and paths as words of a shell', () => {
+test('the start hints are command lines for this service, with the path of the key file and shell-quoted paths', () => {
   const loaded = { service: { data: "/srv/it's here" }, demo: true } as LoadedConfig
   const url = 'http://127.0.0.1:7420'
   const hints = serveHints(url, loaded, { data: "it's here" }, { environment: {} })

@@ -50,7 +50,7 @@ function withOptions({ port, host, data, role }: OptionValues, { environment, fo
   }
 }
 
-/** A service at a terminal ends with it; elsewhere the same signal means that the configuration is read again. */
+/** At a terminal SIGHUP ends the service; elsewhere it reloads the configuration. */
 function hangup({ signal, watched }: Io): AbortSignal {
   if (!watched) return signal
   const closed = new AbortController()
@@ -75,17 +75,17 @@ async function announce(
   if (url !== undefined) say(message, serveHints(url, loaded, options, io))
 }
 
-/** How a service speaks on stderr: in lines of JSON to programs, in short ones to a person at a terminal. */
+/** How a service logs on stderr: lines of JSON for programs, short lines at a terminal. */
 export interface ServiceOutput {
   /** A line of the log, as the service writes it. */
   log(line: string): void
   say(message: string, fields?: { readonly [name: string]: string }): void
-  /** Something that ends the process. */
+  /** An error that ends the process. */
   fatal(thrown: unknown): void
 }
 
 export function serviceOutput(io: Pick<Io, 'err'>, person: boolean): ServiceOutput {
-  const log = (line: string): void => io.err(person ? shortLine(line) : line)
+  const log = person ? (line: string): void => io.err(shortLine(line)) : io.err
   const write = (level: string, msg: string, fields: object): void => {
     log(`${safeJson({ level, time: new Date().toISOString(), pid: process.pid, ...fields, msg })}\n`)
   }
@@ -98,7 +98,7 @@ export function serviceOutput(io: Pick<Io, 'err'>, person: boolean): ServiceOutp
     },
     fatal(thrown) {
       const { name, message } = causeOf(thrown, 1)
-      write('fatal', 'something failed outside of its call; the service ends, because its state is not known', {
+      write('fatal', 'uncaught error outside of a call; the service ends, because its state is unknown', {
         error: `${name}: ${message}`,
         ...(thrown instanceof Error && !person ? { stack: String(thrown.stack).slice(0, 10_000) } : {}),
       })
@@ -121,7 +121,7 @@ function plain(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
-/** What to try first. The key is named by its file: what is typed or logged stays where others can read it. */
+/** A first command to try. The key is named by its file, because typed and logged texts can be read by others. */
 export function serveHints(
   url: string,
   { service, demo }: LoadedConfig,

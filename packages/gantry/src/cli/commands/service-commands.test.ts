@@ -17,7 +17,7 @@ const letter = {
   createdAt: '2026-01-01T00:00:00.000Z',
 } as const
 
-test('calls lists them by pages, all or some', async (t) => {
+test('calls lists calls in pages, all or filtered', async (t) => {
   const { gantry, json } = await startServiceRig(t)
   assert.equal((await gantry(['calls'])).out, 'No calls.\n')
   for (const b of [1, 2, 3]) await gantry(['run', 'demo:add', `{"a":1,"b":${b}}`])
@@ -36,7 +36,7 @@ test('calls lists them by pages, all or some', async (t) => {
   assert.match(out, /\nMore: --cursor 3\n$/)
 })
 
-test('call shows where a call stands, and its outcome once there is one', async (t) => {
+test('call shows the state of a call, and its outcome once it has one', async (t) => {
   const { gantry, json } = await startServiceRig(t)
   const { values } = await json(['run', 'demo:fail', '{"message":"bad \\u001b[31mluck"}'])
   const { callId } = values[0]
@@ -49,7 +49,7 @@ test('call shows where a call stands, and its outcome once there is one', async 
   assert.deepEqual([missing.code, missing.values[0].error.code], [2, 'NOT_FOUND'])
 })
 
-test('call --follow prints the events to the end and takes the exit code of the outcome', async (t) => {
+test('call --follow prints the events to the end and exits with the code of the outcome', async (t) => {
   const { gantry, json, service } = await startServiceRig(t)
   const identity = { principal: 'owner', tenant: 'acme', permissions: ['*'] }
   const countdown = { kind: 'call', tool: 'demo:countdown', args: { from: 2, delayMs: 5 } } as const
@@ -61,7 +61,7 @@ test('call --follow prints the events to the end and takes the exit code of the 
   assert.equal((await gantry(['call', fail.callId, '--follow'])).code, 1)
 })
 
-test('leaving call --follow leaves the call alone', async (t) => {
+test('aborting call --follow does not cancel the call', async (t) => {
   const { json, service } = await startServiceRig(t)
   const identity = { principal: 'owner', tenant: 'acme', permissions: ['*'] }
   const { callId } = await service.submit({ kind: 'call', tool: 'demo:sleep', args: { ms: 60_000 } }, identity)
@@ -73,12 +73,12 @@ test('leaving call --follow leaves the call alone', async (t) => {
   assert.equal((await service.call(callId, identity)).state, 'running')
 })
 
-test('cancel tells a call to end, and says when it was too late', async (t) => {
+test('cancel cancels a call, and reports a call that has already ended', async (t) => {
   const { gantry, service } = await startServiceRig(t)
   const identity = { principal: 'owner', tenant: 'acme', permissions: ['*'] }
   const { callId } = await service.submit({ kind: 'call', tool: 'demo:sleep', args: { ms: 60_000 } }, identity)
-  const told = await gantry(['cancel', callId])
-  assert.deepEqual([told.code, told.out], [0, `${callId} is asked to cancel.\n`])
+  const cancelled = await gantry(['cancel', callId])
+  assert.deepEqual([cancelled.code, cancelled.out], [0, `${callId} is asked to cancel.\n`])
   assert.equal((await gantry(['call', callId, '--follow'])).code, 6)
   assert.equal((await gantry(['cancel', callId])).out, `${callId} is cancelled.\n`)
   const quick = await service.submit({ kind: 'call', tool: 'demo:add', args: { a: 1, b: 1 } }, identity)
@@ -89,7 +89,7 @@ test('cancel tells a call to end, and says when it was too late', async (t) => {
 test('dlq lists, shows, redrives and discards dead letters', async (t) => {
   const { gantry, json, service } = await startServiceRig(t)
   assert.equal((await gantry(['dlq', 'ls'])).out, 'No dead letters.\n')
-  service.letters.push(letter)
+  service.deadLetterRows.push(letter)
   const { out } = await gantry(['dlq', 'ls'])
   assert.match(out, /l1 +waits +demo:add +DELIVERY_EXHAUSTED +2026-\S+ +Three workers died with \\e\[2Jit\.\n$/)
   assert.equal((await json(['dlq', 'ls'])).values[0].items[0].id, 'l1')
@@ -109,7 +109,7 @@ test('workers lists the processes of the service', async (t) => {
   assert.match((await gantry(['workers'])).out, /^worker .*\nw1 +ready +api,worker +0\/4 /)
 })
 
-test('a command that needs a service says what to do where there is none', async (t) => {
+test('a command that needs a service is refused with a remedy when no service is found', async (t) => {
   const { json, gantry, folder } = await startServiceRig(t)
   rmSync(join(folder, '.gantry'), { recursive: true })
   const lines = [['calls'], ['call', 'x'], ['cancel', 'x'], ['dlq', 'ls'], ['dlq', 'show', 'x'], ['workers']]

@@ -25,7 +25,7 @@ export async function nextJob() {
   }
 }
 
-/** Writes one line; whoever closed the channel does not want to hear more. */
+/** Writes one line; does nothing when the host has closed the channel. */
 export function send(text) {
   const line = Buffer.from(`${text}\n`)
   try {

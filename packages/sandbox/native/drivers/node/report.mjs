@@ -30,7 +30,7 @@ const unlike = /^\[object (Map|Set|WeakMap|WeakSet|Promise)\]$/
 function checked(key, member) {
   const kind = typeof member
   if (kind === 'number' && !Number.isFinite(member)) throw new TypeError(`${member} is not a JSON number`)
-  // Larger ones are written with an exponent, which nobody takes for exact.
+  // Larger ones are written with an exponent, which does not look exact.
   if (Number.isInteger(member) && !Number.isSafeInteger(member) && Math.abs(member) < 1e21)
     throw new TypeError('an integer beyond 2**53 would lose digits; return it as a string')
   if (kind === 'bigint') throw new TypeError('a BigInt would lose digits; return it as a string')
@@ -42,7 +42,7 @@ function checked(key, member) {
   return member
 }
 
-/** Prints an error that nobody caught. */
+/** Prints an uncaught error. */
 export function show(error) {
   let text = 'Uncaught (an error that cannot be shown)'
   try {

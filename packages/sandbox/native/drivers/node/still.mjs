@@ -1,6 +1,7 @@
 /** Runs of JavaScript that can be repeated. */
 import crypto from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
+import os from 'node:os'
 
 /** Random numbers from a seed, and a clock that stands; timers go on, because every waiting rests on them. */
 export function holdStill({ seed, nowMs }) {
@@ -16,6 +17,33 @@ export function holdStill({ seed, nowMs }) {
     for (let at = 0; at < bytes.length; at += 1) bytes[at] = Math.floor(random() * 256)
     return array
   }
+  /** `offset` and `size` count elements, as in Node. */
+  const randomFillSync = (target, offset = 0, size) => {
+    const isBuffer = !ArrayBuffer.isView(target)
+    const unit = isBuffer ? 1 : (target.BYTES_PER_ELEMENT ?? 1)
+    const end = size === undefined ? target.byteLength : (offset + size) * unit
+    if (!(offset >= 0 && offset * unit <= end && end <= target.byteLength)) {
+      throw new RangeError('The offset and size are outside of the buffer.')
+    }
+    const [buffer, start] = isBuffer ? [target, 0] : [target.buffer, target.byteOffset]
+    fill(new Uint8Array(buffer, start + offset * unit, end - offset * unit))
+    return target
+  }
+  const randomFill = (target, ...rest) => {
+    const done = rest.pop()
+    randomFillSync(target, ...rest)
+    process.nextTick(done, null, target)
+  }
+  const randomInt = (...given) => {
+    const done = typeof given.at(-1) === 'function' ? given.pop() : undefined
+    const [least, most] = given.length === 1 ? [0, given[0]] : given
+    if (!(Number.isSafeInteger(least) && Number.isSafeInteger(most) && least < most && most - least < 2 ** 48)) {
+      throw new RangeError('The limits must be safe integers, the second above the first by less than 2 ** 48.')
+    }
+    const drawn = Math.floor(random() * 2 ** 21) * 2 ** 32 + Math.floor(random() * 2 ** 32)
+    const value = least + (drawn % (most - least))
+    return done === undefined ? value : process.nextTick(done, null, value)
+  }
   Math.random = random
   const real = Date
   const now = () => nowMs
@@ -25,7 +53,11 @@ export function holdStill({ seed, nowMs }) {
     get: (target, key, receiver) => (key === 'now' ? now : Reflect.get(target, key, receiver)),
   })
   real.prototype.constructor = globalThis.Date
+  freezeFormats(nowMs)
   performance.now = () => 0
+  Object.defineProperty(performance, 'timeOrigin', { value: nowMs, configurable: true })
+  performance.toJSON = () => ({ timeOrigin: nowMs })
+  os.uptime = () => 0
   process.uptime = () => 0
   process.hrtime = Object.assign(() => [0, 0], { bigint: () => 0n })
   const uuid = () => {
@@ -39,8 +71,37 @@ export function holdStill({ seed, nowMs }) {
     return done === undefined ? bytes : process.nextTick(done, null, bytes)
   }
   replace(crypto.webcrypto, { getRandomValues: fill, randomUUID: uuid })
-  replace(crypto, { randomUUID: uuid, randomBytes, randomFillSync: fill })
+  replace(crypto, {
+    randomUUID: uuid,
+    randomBytes,
+    pseudoRandomBytes: randomBytes,
+    randomFillSync,
+    randomFill,
+    randomInt,
+  })
   syncBuiltinESMExports()
+}
+
+/** Without a date, a format takes the real time. */
+function freezeFormats(nowMs) {
+  const { prototype } = Intl.DateTimeFormat
+  const { get } = Object.getOwnPropertyDescriptor(prototype, 'format')
+  const formats = new WeakMap()
+  Object.defineProperty(prototype, 'format', {
+    configurable: true,
+    get() {
+      const format = get.call(this)
+      if (!formats.has(format)) formats.set(format, (date = nowMs) => format(date))
+      return formats.get(format)
+    },
+  })
+  const { formatToParts } = prototype
+  replace(prototype, {
+    formatToParts(date = nowMs) {
+      return formatToParts.call(this, date)
+    },
+  })
+  Object.defineProperty(prototype, 'formatToParts', { enumerable: false })
 }
 
 function replace(owner, members) {

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { assemble, type Rule, toBytes } from './filters.ts'
 import { evaluate } from './interpreter.fixture.ts'
 
-test('a call is found among many rules, however far a jump has to go', () => {
+test('the assembler reaches every rule, also beyond the range of one jump', () => {
   const rules = Array.from({ length: 600 }, (_, index): Rule => {
     const check = { argument: 5, mask: 0xff, only: [index % 200, 250], errno: 1 }
     return { first: index * 3, action: { errno: index }, checks: index % 2 === 0 ? [check] : [] }
@@ -20,7 +20,7 @@ test('a call is found among many rules, however far a jump has to go', () => {
   assert.equal(verdict(0xffff_ffff, 250), 'errno 599')
 })
 
-test('forbidden values are refused and all others go on to the next check', () => {
+test('a forbidden argument value is refused; other values continue to the next check', () => {
   const checks = [
     { argument: 0, never: [1, 2, 3], errno: 5 },
     { argument: 1, only: [9], errno: 6 },

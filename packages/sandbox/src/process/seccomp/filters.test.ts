@@ -4,9 +4,8 @@ import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { compileFilter, type FilterName, filterHash, writeFilters } from './filters.ts'
+import { type Architecture, compileFilter, type FilterName, filterHash, numbers, writeFilters } from './filters.ts'
 import { evaluate } from './interpreter.fixture.ts'
-import { type Architecture, numbers } from './numbers.ts'
 import { allowed, checked, refused } from './policy.ts'
 
 const architectures: { readonly [Name in Architecture]: number } = { x64: 0xc000_003e, arm64: 0xc000_00b7 }
@@ -23,10 +22,12 @@ function verdict(architecture: Architecture, filter: FilterName, call: string | 
   return evaluate(program, { architecture: architectures[architecture], number, arguments: args.map(BigInt) }).action
 }
 
-const programs = {
-  x64: { base: compileFilter('x64', 'base'), strict: compileFilter('x64', 'strict') },
-  arm64: { base: compileFilter('arm64', 'base'), strict: compileFilter('arm64', 'strict') },
-}
+const programsOf = (architecture: Architecture) => ({
+  base: compileFilter(architecture, 'base'),
+  strict: compileFilter(architecture, 'strict'),
+  offline: compileFilter(architecture, 'offline'),
+})
+const programs = { x64: programsOf('x64'), arm64: programsOf('arm64') }
 
 const [EPERM, EINVAL, ENOSYS] = ['errno 1', 'errno 22', 'errno 38']
 const [EPROTONOSUPPORT, ESOCKTNOSUPPORT, EAFNOSUPPORT] = ['errno 93', 'errno 94', 'errno 97']
@@ -123,7 +124,7 @@ const cases: readonly (readonly [call: string, args: readonly number[], base: st
 ]
 
 for (const architecture of ['x64', 'arm64'] as const) {
-  test(`the ${architecture} filters do with each call, and its arguments, what the table says`, () => {
+  test(`the ${architecture} filters decide each syscall and its arguments as the table states`, () => {
     for (const [call, args, base, strict = base] of cases) {
       const shown = `${call}(${args.map((arg) => arg.toString(16)).join(', ')})`
       assert.equal(verdict(architecture, 'base', call, ...args), base, shown)
@@ -131,7 +132,7 @@ for (const architecture of ['x64', 'arm64'] as const) {
     }
   })
 
-  test(`the ${architecture} filters hold every number up to 1,023 to the lists, and what is in none does not exist`, () => {
+  test(`the ${architecture} filters decide every number up to 1,023 by the lists and return ENOSYS for unlisted ones`, () => {
     const names = new Map([...numbers[architecture]].map(([name, number]) => [number, name]))
     const open = new Set([...words(allowed), ...words(checked)])
     const errno = new Map(refused.flatMap(({ calls, errno }) => calls.split(/\s+/).map((call) => [call, errno])))
@@ -143,7 +144,7 @@ for (const architecture of ['x64', 'arm64'] as const) {
     }
   })
 
-  test(`a call by any other convention than that of ${architecture} kills, whatever its number`, () => {
+  test(`a syscall with another ABI than ${architecture} kills the process, whatever its number`, () => {
     const program = programs[architecture].base
     const others = [i386, 0, 0x4000_0028, ...Object.values(architectures)].filter(
       (one) => one !== architectures[architecture],
@@ -156,13 +157,13 @@ for (const architecture of ['x64', 'arm64'] as const) {
   })
 }
 
-test('numbers of x32, of the future and below zero do not exist', () => {
+test('x32, unassigned and negative syscall numbers return ENOSYS', () => {
   for (const number of [0x4000_0000, 0x4000_0001, 0x4000_0029, 0x4000_0000 + 520, 600, 100_000, 0xffff_ffff]) {
     assert.equal(verdict('x64', 'base', number), ENOSYS, String(number))
   }
 })
 
-test('the upper half of an argument, which the kernel drops, hides nothing', () => {
+test('the upper 32 bits of an argument, which the kernel drops, do not bypass a check', () => {
   const program = programs.x64.base
   const call = (name: string, ...args: bigint[]): string =>
     evaluate(program, { architecture: architectures.x64, number: numbers.x64.get(name) ?? -1, arguments: args }).action
@@ -173,7 +174,7 @@ test('the upper half of an argument, which the kernel drops, hides nothing', () 
   assert.equal(call('personality', high | 0x0004_0000n), EPERM)
 })
 
-test('every call in the lists has a number on some processor, stands there once, and is there for a reason', () => {
+test('every listed syscall has a number on some architecture, is listed once, and has a reason', () => {
   const all = [...allowed, ...checked, ...refused]
   const names = words(all)
   assert.deepEqual(
@@ -189,7 +190,7 @@ test('every call in the lists has a number on some processor, stands there once,
   for (const { why } of all) assert.ok(why.length > 5)
 })
 
-test('the numbers are those of the kernel headers, where those are installed', (t) => {
+test('syscall numbers equal those of the installed kernel headers', (t) => {
   const [x64, generic] = ['x86_64-linux-gnu/asm/unistd_64.h', 'asm-generic/unistd.h'].map((name) =>
     readIfThere(join('/usr/include', name)),
   )
@@ -204,7 +205,7 @@ test('the numbers are those of the kernel headers, where those are installed', (
   for (const [name, number] of numbers.arm64) if (number < last) assert.equal(there.get(name), number, name)
 })
 
-test('filters are short enough for the kernel, and a call is found in few steps', () => {
+test('filters fit the kernel’s length limit, and a syscall is decided in few steps', () => {
   for (const architecture of ['x64', 'arm64'] as const) {
     for (const [name, program] of Object.entries(programs[architecture])) {
       const length = program.byteLength / 8
@@ -217,13 +218,13 @@ test('filters are short enough for the kernel, and a call is found in few steps'
   }
 })
 
-test('each filter has a hash of its own, over its bytes', () => {
+test('each filter has its own hash over its bytes', () => {
   const hashes = (['x64', 'arm64'] as const).flatMap((one) => [filterHash(one, 'base'), filterHash(one, 'strict')])
   assert.equal(new Set(hashes).size, 4)
   assert.equal(hashes[0], createHash('sha256').update(programs.x64.base).digest('hex'))
 })
 
-test('both filters are written for the launcher to open, readable and not writable', async (t) => {
+test('both filters are written as read-only files that the launcher can open', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-filters-'))
   t.after(() => rmSync(folder, { recursive: true }))
   const { base, strict } = await writeFilters(folder)
@@ -241,3 +242,14 @@ function readIfThere(path: string): string | undefined {
     return undefined
   }
 }
+
+test('the filter for sandboxes with a network namespace of others allows Unix sockets alone, and all else that the usual one allows', () => {
+  for (const architecture of ['x64', 'arm64'] as const) {
+    for (const family of [2, 10]) assert.equal(verdict(architecture, 'offline', 'socket', family, 1, 0), EAFNOSUPPORT)
+    assert.equal(verdict(architecture, 'offline', 'socket', 1, 1, 0), 'allow')
+    assert.equal(verdict(architecture, 'offline', 'socketpair', 1, 1, 0), 'allow')
+    for (const [call, args, base] of cases) {
+      if (call !== 'socket') assert.equal(verdict(architecture, 'offline', call, ...args), base, call)
+    }
+  }
+})

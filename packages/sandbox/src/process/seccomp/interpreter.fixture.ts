@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 
-/** A system call as the kernel shows it to a filter. */
+/** A syscall as a filter sees it. */
 export interface Call {
   readonly architecture: number
   readonly number: number
@@ -8,8 +8,8 @@ export interface Call {
 }
 
 /**
- * Runs a classic BPF program as the kernel would, with the kernel's checks: every jump goes forward and stays inside,
- * and every way ends in a return. Knows the instructions that seccomp allows and refuses all others.
+ * Runs a classic BPF program with the kernel's checks: every jump goes forward and stays inside, and every path ends in
+ * a return. Supports the instructions that seccomp allows and refuses all others.
  */
 export function evaluate(program: Uint8Array, call: Call): { readonly action: string; readonly steps: number } {
   const code = new DataView(program.buffer, program.byteOffset, program.byteLength)

@@ -1,45 +1,47 @@
-/** What happens to a system call: it is made, or refused with an error number; 0 pretends that it was made. */
+/** The action for a syscall: allow, or refuse with an error number; 0 pretends success. */
 export type Action = 'allow' | { readonly errno: number }
 
-/** A look at the lower half of an argument, which is all of it for the calls below; the first that fails refuses. */
+/** A check of the lower half of an argument, which is the whole value for the syscalls below; the first failure refuses. */
 export interface Check {
   readonly argument: number
-  /** Only these bits are looked at. */
+  /** Only these bits are compared. */
   readonly mask?: number
-  /** The values that are allowed, or those that are not. */
+  /** The allowed values, or the forbidden ones. */
   readonly only?: readonly number[]
   readonly never?: readonly number[]
-  /** Not looked at when this argument, a pointer, is null. */
+  /** Skipped when this argument, a pointer, is null. */
   readonly unlessNull?: number
-  /** Looked at only when the lower half of this argument is this value. */
+  /** Applied only when the lower half of this argument has this value. */
   readonly when?: { readonly argument: number; readonly is: number }
   readonly errno: number
 }
 
-/** Calls that are treated alike, and why. */
+/** Syscalls with the same action, and the reason. */
 export interface Group {
   readonly why: string
   readonly calls: string
-  /** The profile `hardened` does without. */
+  /** Refused in the profile `hardened`. */
   readonly strict?: 'without'
 }
 
-/** A call that is allowed with some arguments only. */
+/** A syscall that is allowed only with some arguments. */
 export interface Checked {
   readonly why: string
   readonly calls: string
   readonly checks: readonly Check[]
-  /** In place of `checks` in the profile `hardened`. */
+  /** Replaces `checks` in the profile `hardened`. */
   readonly strict?: readonly Check[]
+  /** Replaces `checks` where only the filter keeps a sandbox from the network. */
+  readonly offline?: readonly Check[]
 }
 
 export const errors = { EPERM: 1, EINVAL: 22, ENOSYS: 38, EPROTONOSUPPORT: 93, ESOCKTNOSUPPORT: 94, EAFNOSUPPORT: 97 }
 const { EPERM, EINVAL, ENOSYS, EPROTONOSUPPORT, ESOCKTNOSUPPORT, EAFNOSUPPORT } = errors
 
-/** What no group names, numbers of the future and of x32 included, does not exist: programs then take the older way. */
+/** Unlisted numbers, also future ones and x32, return ENOSYS, so that programs fall back to older syscalls. */
 export const otherwise: Action = { errno: ENOSYS }
 
-/** What a program needs to run at all, as containers allow it, less what follows below. */
+/** Syscalls that programs need, as container runtimes allow them, minus those below. */
 export const allowed: readonly Group[] = [
   {
     why: 'files by path and by descriptor; the mounts decide which',
@@ -119,7 +121,7 @@ const socketChecks = (allowed: readonly number[]): Check[] => [
   { argument: 2, only: [0, 6, 17], errno: EPROTONOSUPPORT },
 ]
 
-/** Refuses whatever the arguments are, as a call that no group names. */
+/** Refuses all arguments, like an unlisted syscall. */
 const without: readonly Check[] = [{ argument: 0, only: [], errno: ENOSYS }]
 
 export const checked: readonly Checked[] = [
@@ -133,6 +135,7 @@ export const checked: readonly Checked[] = [
     calls: 'socket',
     checks: socketChecks(Object.values(families)),
     strict: socketChecks([families.unix]),
+    offline: socketChecks([families.unix]),
   },
   { why: 'as above', calls: 'socketpair', checks: [{ argument: 0, only: [families.unix], errno: EAFNOSUPPORT }] },
   {
@@ -177,7 +180,7 @@ export const checked: readonly Checked[] = [
     why: 'F_NOTIFY tells which files others use, F_SETLEASE makes others wait, F_SETPIPE_SZ takes pages that are counted by uid',
     calls: 'fcntl',
     checks: [{ argument: 1, never: [1024, 1026, 1031], errno: EPERM }],
-    // Locks of ranges are kernel memory that no limit counts; without them there is still flock.
+    // Range locks use kernel memory that no limit counts; flock remains.
     strict: [{ argument: 1, never: [6, 7, 37, 38, 1024, 1026, 1031], errno: EPERM }],
   },
   {
@@ -209,7 +212,7 @@ export const checked: readonly Checked[] = [
   },
 ]
 
-/** Refused with an error that programs expect, because they try and go on without. */
+/** Refused with an error that programs expect and handle. */
 export const refused: readonly (Group & { readonly errno: number })[] = [
   {
     why: 'a ring of system calls that no filter sees',
@@ -250,7 +253,7 @@ export const refused: readonly (Group & { readonly errno: number })[] = [
   },
   { why: 'the clock', calls: 'adjtimex clock_adjtime clock_settime settimeofday', errno: EPERM },
   { why: 'ports and segments of the processor', calls: 'ioperm iopl modify_ldt', errno: EPERM },
-  { why: 'memory that nobody else can count or look into', calls: 'memfd_secret', errno: EPERM },
+  { why: 'memory that no other process can count or read', calls: 'memfd_secret', errno: EPERM },
   { why: 'a filter below ours could hand its calls to another process', calls: 'seccomp', errno: EPERM },
   {
     why: 'priorities over others: real time by a structure that cannot be seen, and of disks',

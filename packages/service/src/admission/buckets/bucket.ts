@@ -1,45 +1,45 @@
-/** A bucket, and what is wanted of it. */
+/** A bucket, and the tokens wanted of it. */
 export interface Draw {
-  /** The same name is the same bucket, in whatever process. */
+  /** Identifies the bucket in every process. */
   readonly key: string
-  /** What it holds when it is full, as it is before anybody drew from it. */
+  /** The most tokens it holds; a new bucket is full. */
   readonly capacity: number
-  /** How fast it fills again. */
+  /** The refill rate. */
   readonly perMs: number
-  /** Less than this is of no use, so that nothing is taken then; a whole number, at most the capacity. */
+  /** With fewer tokens than this nothing is taken; a whole number, at most the capacity. */
   readonly least: number
-  /** Taken when it is there; a whole number. */
+  /** The most that is taken; a whole number. */
   readonly most: number
 }
 
 export interface Drawn {
-  /** What was taken: nothing, or a whole number from `least` to `most`. */
+  /** The tokens taken: zero, or a whole number from `least` to `most`. */
   readonly tokens: number
-  /** When nothing was taken: after so long there would have been `least`, if nobody else had come. */
+  /** When nothing was taken: the time until the bucket holds `least`, unless others draw. */
   readonly waitMs: number
 }
 
-/** What goes back into a bucket because it was not used. */
-export interface Gift extends Pick<Draw, 'key' | 'capacity' | 'perMs'> {
+/** Unused tokens that go back into a bucket. */
+export interface Refund extends Pick<Draw, 'key' | 'capacity' | 'perMs'> {
   readonly tokens: number
 }
 
 /**
- * Buckets of tokens that all processes share. In any span of time not more is taken from one than it holds, and what
- * flows into it meanwhile. The time is that of the place where they are kept, and never runs backwards.
- * - Concurrency: any number of processes; each `draw` and each `give` is one step.
- * - Errors: STORE_UNAVAILABLE when they cannot be reached; then something may have been taken, or given, all the same.
+ * Token buckets that all processes share. In any span of time at most the capacity of a bucket and its refill in that
+ * span are taken from it. The clock is that of the store, and never runs backwards.
+ * - Concurrency: any number of processes; each `draw` and each `give` is atomic for each bucket.
+ * - Errors: STORE_UNAVAILABLE when the store is unreachable; tokens may have been taken, or given, all the same.
  */
 export interface Buckets {
-  /** From each bucket once; answers in order. */
+  /** Draws from each bucket once; resolves in the same order. */
   draw(draws: readonly Draw[]): Promise<readonly Drawn[]>
-  /** Into each bucket once, up to its brim. */
-  give(gifts: readonly Gift[]): Promise<void>
-  /** Removes buckets that are full again, which are the same as none; answers how many. */
+  /** Gives to each bucket once, up to its capacity. */
+  give(refunds: readonly Refund[]): Promise<void>
+  /** Removes full buckets, which are the same as none; resolves with their number. */
   tidy(): Promise<number>
 }
 
-/** Giving is drawing less than nothing; what is over the brim then is gone when the next one draws. */
-export function drawsOf(gifts: readonly Gift[]): readonly Draw[] {
-  return gifts.map(({ tokens, ...bucket }) => ({ ...bucket, least: -tokens, most: -tokens }))
+/** Giving is drawing a negative number of tokens; the next draw drops what exceeds the capacity. */
+export function drawsOf(refunds: readonly Refund[]): readonly Draw[] {
+  return refunds.map(({ tokens, ...bucket }) => ({ ...bucket, least: -tokens, most: -tokens }))
 }

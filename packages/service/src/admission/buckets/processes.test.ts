@@ -16,7 +16,7 @@ const places: { readonly [name: string]: (t: TestContext) => Promise<string> } =
 }
 
 for (const [name, urlOf] of Object.entries(places)) {
-  test(`${name}: processes that draw from one bucket get together what it holds, and not one token more`, async (t) => {
+  test(`${name}: processes that draw from one bucket together get its capacity, and not one token more`, async (t) => {
     const url = await urlOf(t)
     const key = freshKey()
     const drains = Array.from({ length: 3 }, () => run(process.execPath, [program, url, key, '500']))

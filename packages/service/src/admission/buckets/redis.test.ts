@@ -21,7 +21,7 @@ testBuckets('Redis', async (t) => {
   }
 })
 
-test('a bucket in Redis is gone when it is full again, so that those of nobody do not pile up', async (t) => {
+test('a bucket in Redis expires when it is full again, so that unused buckets do not accumulate', async (t) => {
   const connections = await redis.open(t)
   const key = freshKey()
   await redisBuckets(connections).draw([{ key, capacity: 10, perMs: 0.001, least: 1, most: 10 }])

@@ -3,9 +3,9 @@ import { listOf, textOf } from '../../brokers/transports/redis/reply.ts'
 import { type Buckets, drawsOf } from './bucket.ts'
 
 /**
- * KEYS: the buckets. ARGV: of each its capacity, how much flows in per millisecond, least and most. Answers what was taken
- * and after how long there would be enough, as texts, because numbers lose their fractions on the way. A bucket is
- * forgotten when it is full again.
+ * KEYS: the buckets. ARGV: for each bucket its capacity, its refill per millisecond, least and most. Returns the tokens
+ * taken and the time until there would be enough, as texts, because Redis truncates the fractions of numbers. A bucket
+ * expires when it is full again.
  */
 const drawScript = `local time = redis.call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
@@ -33,7 +33,7 @@ return answer`
 export function redisBuckets(redis: Pick<RedisConnections, 'call' | 'cluster'>, prefix = 'gantry:bucket:'): Buckets {
   const draw: Buckets['draw'] = async (draws) => {
     if (draws.length === 0) return []
-    // Each bucket is drawn from by itself, and in a cluster each may be on a server of its own.
+    // Each bucket is drawn from separately: in a cluster each may be on another server.
     if (redis.cluster && draws.length > 1) return (await Promise.all(draws.map((one) => draw([one])))).flat()
     const keys = draws.map(({ key }) => prefix + key)
     const wanted = draws.flatMap(({ capacity, perMs, least, most }) => [capacity, perMs, least, most].map(String))
@@ -42,8 +42,8 @@ export function redisBuckets(redis: Pick<RedisConnections, 'call' | 'cluster'>, 
   }
   return {
     draw,
-    async give(gifts) {
-      await draw(drawsOf(gifts))
+    async give(refunds) {
+      await draw(drawsOf(refunds))
     },
     tidy: async () => 0,
   }

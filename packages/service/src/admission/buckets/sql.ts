@@ -10,7 +10,7 @@ const tidySql = `
   with full_again as (select key from buckets where full_at < now() limit 1000 for update skip locked)
   delete from buckets where key = any (array(select key from full_again)) returning key`
 
-/** Buckets in a table, PGlite or PostgreSQL. */
+/** Buckets in a table of PGlite or PostgreSQL. */
 export function sqlBuckets(database: Queries): Buckets {
   const draw: Buckets['draw'] = async (draws) => {
     const rows = await database.query<{ n: number; tokens: number; wait_ms: number }>(drawSql, [
@@ -21,14 +21,14 @@ export function sqlBuckets(database: Queries): Buckets {
   }
   return {
     draw,
-    async give(gifts) {
-      await draw(drawsOf(gifts))
+    async give(refunds) {
+      await draw(drawsOf(refunds))
     },
     tidy: async () => (await database.query(tidySql)).length,
   }
 }
 
-/** In the order of their keys, so that those who draw from the same ones wait for each other and never in a circle. */
+/** Sorted by key, so that concurrent draws from the same buckets cannot deadlock. */
 function inOrder(draws: readonly Draw[]): readonly object[] {
   const rows = draws.map(({ key, capacity, perMs, least, most }, n) => ({
     n,

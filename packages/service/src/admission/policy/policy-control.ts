@@ -4,7 +4,7 @@ import { holds } from '@gantry/core/internal/pipeline/authorize'
 import type { Snapshot, Snapshots } from '../../config/snapshots.ts'
 import { sqlAudit } from '../../storage/audit/audit-log.ts'
 import type { Database } from '../../storage/databases/database.ts'
-import { everyTenant } from '../../storage/keys/key-grant.ts'
+import { everyTenant, type KeyRecords, keyRecords } from '../../storage/keys/api-keys.ts'
 import type { PeriodicJob } from '../../storage/periodic-jobs.ts'
 import {
   type PolicyDocument,
@@ -17,12 +17,13 @@ import { createStoredPolicies, type StoredPolicies } from './stored-policy.ts'
 
 interface PolicyControlParts {
   readonly records: Pick<PolicyRecords, 'add'>
+  readonly keys: Pick<KeyRecords, 'get'>
   readonly stored: StoredPolicies
   readonly snapshots: () => Pick<Snapshots, 'current' | 'use'>
 }
 
-/** Looks after the policy, for those who hold `gantry:policy`, which the door has checked. */
-function createPolicyControl({ records, stored, snapshots }: PolicyControlParts): PolicyControl {
+/** Reads and sets the policy. The route has checked that the caller holds `gantry:policy`. */
+function createPolicyControl({ records, keys, stored, snapshots }: PolicyControlParts): PolicyControl {
   const read: PolicyControl['read'] = async (identity) => {
     refuseOneOfMany(identity)
     await stored.refresh()
@@ -39,7 +40,7 @@ function createPolicyControl({ records, stored, snapshots }: PolicyControlParts)
       return read(identity)
     },
     async test(input, asker, signal) {
-      const identity = testedIdentity(input, asker)
+      const identity = input.key === undefined ? testedIdentity(input, asker) : await keyIdentity(keys, input, asker)
       return snapshots().use(async ({ executor, version }) => ({
         version,
         ...(await executor.explain(input.tool, input.args, { identity, asker, signal })),
@@ -48,13 +49,16 @@ function createPolicyControl({ records, stored, snapshots }: PolicyControlParts)
   }
 }
 
-/** The policy is of all tenants, so that it is not for one of them to read or to set. */
+/** The policy applies to all tenants, so a caller of one tenant may neither read nor set it. */
 function refuseOneOfMany(identity: Identity): void {
   if (holds(identity, everyTenant)) return
-  throw new ToolError('DENIED', `The policy is of all tenants; whoever reads or sets it must hold ${everyTenant}.`)
+  throw new ToolError(
+    'DENIED',
+    `The policy applies to all tenants; to read or set it the caller must hold ${everyTenant}.`,
+  )
 }
 
-/** Who is asked about: the asker himself, as far as nothing else is said. */
+/** The identity of the tested call: the caller's own, unless another tenant or principal is given. */
 function testedIdentity({ tenant, principal, permissions, roles, tools }: PolicyTest, asker: Identity): Identity {
   if (tenant !== undefined && tenant !== asker.tenant && !holds(asker, everyTenant)) {
     throw new ToolError('DENIED', `To ask about callers of another tenant, hold ${everyTenant}.`)
@@ -71,48 +75,67 @@ function testedIdentity({ tenant, principal, permissions, roles, tools }: Policy
   }
 }
 
-/** The policy as it is at work. */
+/** The identity that a live key gives to its calls. */
+async function keyIdentity(keys: Pick<KeyRecords, 'get'>, input: PolicyTest, asker: Identity): Promise<Identity> {
+  const { key: id = '', principal, tenant: of, permissions: granted, roles: given, tools: listed } = input
+  if ([principal, of, granted, given, listed].some((one) => one !== undefined)) {
+    throw keyProblem('has principal, tenant, permissions, roles and tools of its own; leave them out')
+  }
+  const key = await keys.get(id, holds(asker, everyTenant) ? undefined : asker.tenant)
+  if (key.state !== 'live') throw keyProblem(`is ${key.state}: a call with this key would end as UNAUTHENTICATED`)
+  const { tenant, permissions, roles, tools } = key
+  return { principal: key.principal, tenant, permissions, roles, ...(tools === undefined ? {} : { tools }) }
+}
+
+function keyProblem(message: string): ToolError {
+  const issues = [{ path: '/key', message }]
+  return new ToolError('INPUT_INVALID', `The key of the test ${message}.`, { stage: 'admit', details: { issues } })
+}
+
+/** The policy in force. */
 export interface PolicyView {
-  /** Of the snapshot that calls see now, as it stands in the audit. */
+  /** The version of the current snapshot, as in the audit log. */
   readonly version: string
-  /** What was set over the API; what the configuration says stands in its file. */
+  /** The policy that was set over the API; that of the configuration is in its file. */
   readonly stored?: StoredPolicy
 }
 
-/** A call that somebody asks about; who would make it is the asker, as far as nothing else is said. */
+/** A call to test the policy with; it is the caller's own, unless another tenant or principal is given. */
 export interface PolicyTest {
   readonly tool: string
   readonly args?: JsonObject
+  /** The id of a key whose caller is tested; excludes the members below. */
+  readonly key?: string
   readonly principal?: string
   readonly tenant?: string
-  /** None, for somebody else of whom nothing is said. */
+  /** When absent: the caller's own permissions for the caller, none for another principal. */
   readonly permissions?: readonly string[]
   readonly roles?: readonly string[]
   readonly tools?: readonly string[]
 }
 
-/** The answer to it, and by which version. */
+/** The decision, and the version of the policy that made it. */
 export interface PolicyAnswer extends Explanation {
   readonly version: string
 }
 
 /**
- * Looks after the policy.
- * - Errors: DENIED for what is of other tenants, CONFIG_INVALID with paths, TOOL_NOT_FOUND.
+ * Reads, sets and tests the policy.
+ * - Errors: DENIED for other tenants, CONFIG_INVALID with paths, TOOL_NOT_FOUND; NOT_FOUND and INPUT_INVALID for a key.
  */
 export interface PolicyControl {
   read(identity: Identity): Promise<PolicyView>
-  /** Makes a policy the one in force: here when it resolves, elsewhere as soon as others hear of it. */
+  /** Puts a policy in force: in this process when it resolves, in others when their notification arrives. */
   replace(document: PolicyDocument, identity: Identity): Promise<PolicyView>
-  /** What would be decided on a call, and why; nothing runs. */
+  /** The decision on a call, and its reason; nothing runs. */
   test(test: PolicyTest, asker: Identity, signal: AbortSignal): Promise<PolicyAnswer>
 }
 
-/** Everything about the policy that a process does besides asking it. */
+/** The policy of a running process. */
 export interface Policies {
-  /** A configuration under the policy that is stored. */
+  /** Applies the stored policy to a configuration. */
   over(base: Snapshot): Snapshot
-  /** For the doors. */
+  /** For the routes. */
   readonly control: PolicyControl
   readonly jobs: readonly PeriodicJob[]
   close(): Promise<void>
@@ -123,10 +146,10 @@ interface PoliciesParts {
   readonly snapshots: Snapshots
 }
 
-/** A change is told, but what is told can be lost. */
+/** The interval of polling, because a notification can be lost. */
 const lookMs = 5_000
 
-/** Reads what is stored and follows it. Rejects when it cannot be read: nothing may run without it. */
+/** Reads the stored policy and follows its changes. Rejects when it cannot be read: no call may run without it. */
 export async function openPolicies({ database, snapshots }: PoliciesParts): Promise<Policies> {
   const records = policyRecords(database)
   const audit = (version: string) => sqlAudit(database, () => version)
@@ -135,7 +158,7 @@ export async function openPolicies({ database, snapshots }: PoliciesParts): Prom
   const unlisten = await database.listen(policyChannel, () => void stored.refresh().catch(() => undefined))
   return {
     over: stored.over,
-    control: createPolicyControl({ records, stored, snapshots: () => snapshots }),
+    control: createPolicyControl({ records, keys: keyRecords(database), stored, snapshots: () => snapshots }),
     jobs: [{ name: 'policy', everyMs: lookMs, work: stored.refresh }],
     close: unlisten,
   }

@@ -6,7 +6,7 @@ import { createSnapshots, type Snapshot } from '../../config/snapshots.ts'
 import type { PolicyDocument, StoredPolicy } from '../../storage/policies.ts'
 import { createStoredPolicies } from './stored-policy.ts'
 
-/** A configuration, and what is stored, which a test sets. */
+/** A configuration, and stored policies that a test adds. */
 function open(...documents: readonly PolicyDocument[]) {
   const table = documents.map(storedAs)
   const ended: string[] = []
@@ -43,7 +43,7 @@ function storedAs(document: PolicyDocument, index: number): StoredPolicy {
 const frozen: PolicyDocument = { rules: [{ deny: '*', reason: 'frozen' }], default: 'allow' }
 const open_: PolicyDocument = { rules: [], default: 'allow' }
 
-test('what is stored is in force after it was read, under a version of its own, and calls in flight keep theirs', async () => {
+test('a stored policy is in force once it was read, as a snapshot with its own version, and calls in flight keep theirs', async () => {
   const { policies, snapshots, add, changes, audits } = open()
   add(frozen)
   await snapshots.use(async ({ executor, version }) => {
@@ -57,7 +57,7 @@ test('what is stored is in force after it was read, under a version of its own, 
   await snapshots.close()
 })
 
-test('an executor ends with the last snapshot of its configuration, however often the policy changed', async () => {
+test('an executor closes with the last snapshot of its configuration, however often the policy changed', async () => {
   const { policies, snapshots, base, add, ended } = open()
   for (const document of [frozen, open_, frozen]) {
     add(document)
@@ -78,31 +78,32 @@ test('an executor ends with the last snapshot of its configuration, however ofte
   assert.deepEqual(ended, ['one', 'two'])
 })
 
-test('a stored policy that is not understood lets nothing run', async () => {
+test('a stored policy that cannot be parsed lets no call run', async () => {
   const { policies, snapshots, add } = open()
   add({ rules: [{ allow: '*', moon: 'full' }] as never })
   await policies.refresh()
   const { error } = await snapshots.current.executor.run('t:it')
   assert.equal(error?.code, 'POLICY_UNAVAILABLE')
-  assert.match(error?.message ?? '', /version 1, is not understood/)
+  assert.match(error?.message ?? '', /version 1, cannot be parsed/)
   add(open_)
   await policies.refresh()
   assert.equal((await snapshots.current.executor.run('t:it')).status, 'ok')
   await snapshots.close()
 })
 
-test('a store that cannot be read leaves the policy as it is, and is read again the next time', async () => {
+test('when the store cannot be read the policy stays in force, and the next refresh reads again', async () => {
   let fails = true
   const policies = createStoredPolicies({
     records: {
       async since() {
-        if (fails) throw new Error('away')
+        if (fails) throw new Error('unavailable')
         return storedAs(frozen, 0)
       },
     },
-    ...{ audit: () => memoryAudit(), snapshots: () => assert.fail() },
+    audit: () => memoryAudit(),
+    snapshots: () => assert.fail(),
   })
-  await assert.rejects(policies.refresh(), /away/)
+  await assert.rejects(policies.refresh(), /unavailable/)
   fails = false
   await policies.refresh()
   assert.equal(policies.current?.version, 1)

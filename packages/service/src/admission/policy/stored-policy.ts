@@ -3,27 +3,30 @@ import { named as namedPolicy } from '@gantry/core/internal/policies/all-of'
 import type { Snapshot, Snapshots } from '../../config/snapshots.ts'
 import type { PolicyRecords, StoredPolicy } from '../../storage/policies.ts'
 
-/** The stored policy at work. */
+/** The stored policy in force. */
 export interface StoredPolicies {
-  /** The one in force here; undefined while none was ever set. */
+  /** The policy in force in this process; undefined while none was ever set. */
   readonly current: StoredPolicy | undefined
-  /** The configuration under the stored policy; what was made of an earlier configuration is not renewed any more. */
+  /** Applies the stored policy to a configuration. Snapshots of an earlier configuration are not renewed any more. */
   over(base: Snapshot): Snapshot
-  /** Reads what is stored and, when it is newer, lets later calls see it. Rejects when it cannot be read. */
+  /**
+   * Reads the stored policy and, when it is newer, makes it current for later calls. Rejects when it cannot be read.
+   */
   refresh(): Promise<void>
 }
 
 export interface StoredPoliciesOptions {
   readonly records: Pick<PolicyRecords, 'since'>
-  /** The record of calls under a version of the configuration. */
+  /** The audit log of calls under a version of the configuration. */
   readonly audit: (version: string) => Audit
   readonly snapshots: () => Pick<Snapshots, 'replace'>
 }
 
 /**
- * Puts the policy that was set over the API under every snapshot: what the configuration says, narrowed by it. A new one
- * is a new snapshot of the same configuration, whose executor all of its snapshots share, so that a change of policy
- * restarts no backend and does not depend on the file being sound just then.
+ * Applies the policy that was set over the API to every snapshot: it narrows the policy of the configuration. A new
+ * stored policy makes a new snapshot of the same configuration, and all snapshots of a configuration share its
+ * executor. So a change of policy restarts no backend, and does not depend on the configuration file being valid at
+ * that moment.
  */
 export function createStoredPolicies({ records, audit, snapshots }: StoredPoliciesOptions): StoredPolicies {
   let current: StoredPolicy | undefined
@@ -62,11 +65,11 @@ export function createStoredPolicies({ records, audit, snapshots }: StoredPolici
 }
 
 interface SharedBase extends Snapshot {
-  /** Counts one more user, and gives the function that ends it. */
+  /** Counts one more user, and returns the function that releases it. */
   hold(): Snapshot['executor']['close']
 }
 
-/** A snapshot whose executor is closed with the last of those that use it. */
+/** A snapshot whose executor closes with its last user. */
 function share(base: Snapshot): SharedBase {
   let users = 0
   const release: Snapshot['executor']['close'] = async (how) => {
@@ -86,13 +89,16 @@ function share(base: Snapshot): SharedBase {
   }
 }
 
-/** What this version of Gantry cannot read was written by another one; nothing runs on a guess of what it says. */
+/**
+ * A document that this version cannot parse was written by another version of Gantry; nothing runs on a guess of its
+ * meaning.
+ */
 function policyOf({ version, document }: StoredPolicy): Policy {
   try {
     const { rules: list, ...options } = document
     return namedPolicy('stored', rules(list, options))
   } catch (cause) {
-    const reason = `The stored policy, version ${version}, is not understood here.`
+    const reason = `The stored policy, version ${version}, cannot be parsed by this version of Gantry.`
     return { decide: () => ({ effect: 'unavailable', reason, cause }) }
   }
 }

@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict'
-import type { ErrorCode, Result, ResultStatus } from '@gantry/contract'
-import { codes } from '@gantry/contract'
+import { codes, type ErrorCode, type Result, type ResultStatus } from '@gantry/contract'
 import type { ReplyAddress } from '../../storage/calls/call-store.ts'
-import type { Message } from '../transports/message.ts'
+import type { Message } from '../transports/transport.ts'
 import type { Decoded } from './codec.ts'
 
 export const now = new Date('2030-01-31T12:00:00.250Z')
 export const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
-/** What looks like the end of a line or like colour to somebody. */
+/** Text that some terminals show as line ends and colours. */
 export const hostile = 'a\r\n\u001b[31mred\u2028b'
 
 export function message(body: Uint8Array | string | object, about: Partial<Message> = {}): Message {
@@ -26,14 +25,23 @@ export function refused(decoded: Decoded): Extract<Decoded, { kind: 'invalid' }>
 }
 
 export function addressed(decoded: Decoded): ReplyAddress {
-  return decoded.address ?? assert.fail('there is nobody to answer')
+  return decoded.address ?? assert.fail('the message has no reply address')
 }
 
 export function result(more: Partial<Result> = {}): Result {
   return {
-    ...{ callId: 'call_1', tool: { id: 'demo:echo', version: '1.0.0' }, status: 'ok', output: { text: 'hi' } },
-    ...{ content: [], warnings: [], artifacts: [], effects: [], usage: { wallMs: 12, enforced: {} }, attempts: 1 },
-    ...{ startedAt: '2030-01-31T12:00:00.000Z', durationMs: 1_250 },
+    callId: 'call_1',
+    tool: { id: 'demo:echo', version: '1.0.0' },
+    status: 'ok',
+    output: { text: 'hi' },
+    content: [],
+    warnings: [],
+    artifacts: [],
+    effects: [],
+    usage: { wallMs: 12, enforced: {} },
+    attempts: 1,
+    startedAt: '2030-01-31T12:00:00.000Z',
+    durationMs: 1_250,
     ...more,
   }
 }

@@ -1,63 +1,70 @@
-import { type ChainResult, type Json, type Result, ToolError } from '@gantry/contract'
-import type { CallInput } from '../../storage/call-input.ts'
-import type { ReplyAddress } from '../../storage/calls/call-store.ts'
-import type { Message, Outgoing } from '../transports/message.ts'
+import { type ChainResult, type Json, type JsonObject, type Result, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
+import { parseJson } from '@gantry/core/internal/json/parse'
+import { JsonError } from '@gantry/core/internal/json/plain'
+import type { CallInput, ReplyAddress } from '../../storage/calls/call-store.ts'
+import type { Message, Outgoing } from '../transports/transport.ts'
+import { invalidMessage, printable } from './members.ts'
+import { type BinaryMembers, decodeMsgpack } from './msgpack.ts'
 
-/** What a message asks for. */
+/** A decoded message. */
 export type Decoded =
   | {
       readonly kind: 'call'
-      /** With an idempotency key always: where the sender gave none, the place of the message is its name. */
+      /** Always with an idempotency key: the position of the message where the sender gave none. */
       readonly input: CallInput
-      /** The session that the sender belongs to, when the codec knows senders by sessions. */
+      /** The session of the sender, when the codec identifies senders by sessions. */
       readonly session?: string
-      /** Hash of the whole catalog that the sender saw; empty when it could have named one and did not. */
+      /** The hash of the catalog that the sender saw; empty when the sender could have named one and did not. */
       readonly catalogHash?: string
-      /** JSON pointers of arguments that were binary data and are base64 text now: only for schemas that say so. */
+      /**
+       * JSON pointers of arguments that were binary data and are base64 text now; only schemas that expect it accept
+       * them.
+       */
       readonly binary?: readonly string[]
       readonly address?: ReplyAddress
     }
-  /** It can be read far enough to answer, if there is an address, but not to call anything. */
+  /** The message can be answered, if it has an address, but is no valid call. */
   | { readonly kind: 'invalid'; readonly error: ToolError; readonly address?: ReplyAddress }
 
-/** A file that goes with a reply. */
+/** A file that is sent with a reply. */
 export interface ReplyFile {
   readonly name: string
   readonly mimeType: string
   readonly bytes: number
   readonly digest: string
-  /** The content, when it is small enough to travel with the reply; else it is fetched by its artifact. */
+  /** The content, when it is small enough to be inlined; else the receiver fetches the artifact. */
   readonly content?: Uint8Array
   readonly artifact: string
 }
 
-/** What is to be answered. */
+/** The content of a reply: an outcome or a refusal. */
 export type Reply =
   | { readonly kind: 'ended'; readonly result: Result | ChainResult; readonly files: readonly ReplyFile[] }
   | { readonly kind: 'refused'; readonly error: ToolError }
 
 /**
- * The language of one kind of gateway. It knows nothing but bytes: no broker, no store, no clock but what it is given.
- * - Errors: `decode` never throws; whatever the bytes are, the answer is a call or what is wrong with them.
+ * The format of one kind of gateway. A codec only converts bytes: it uses no broker, no store and no clock.
+ * - Errors: `decode` never throws; for any bytes it returns a call or what is wrong with them.
  */
 export interface Codec {
   readonly kind: string
-  /** Whether the message looks like one of this codec; cheap, and asked before `decode`. */
+  /** Whether the message looks like one of this codec; cheap, and called before `decode`. */
   speaks(message: Message): boolean
   decode(message: Message): Decoded
-  /** The one answer to a call, the same bytes whenever it is asked for the same, but for the time. */
+  /** The reply to a call; the same bytes for the same outcome, except for the time. */
   reply(address: ReplyAddress, reply: Reply, now: Date): Outgoing
-  /** A message that a tool sent while it ran; undefined when the gateway has no place for it. */
+  /** A message that a tool sent while it ran; undefined when the gateway has no format for it. */
   send?(address: ReplyAddress, sent: SentMessage, now: Date): Outgoing | undefined
-  /** That the work on a call begins; undefined when the gateway has no place for it. */
+  /** The start of a call; undefined when the gateway has no format for it. */
   started?(address: ReplyAddress, call: RunningCall, now: Date): Outgoing | undefined
-  /** How far a call is. */
+  /** The progress of a call. */
   progress?(address: ReplyAddress, progress: CallProgress, now: Date): Outgoing | undefined
-  /** The interim answer to a call that takes long: it goes on in the background, under the id of a task. */
+  /** The interim answer to a long call: it goes on in the background, under the id of a task. */
   background?(address: ReplyAddress, call: RunningCall, since: Date): Background
-  /** How a call ended, for those who watch it rather than wait for it; sent behind the answer. */
+  /** The end of a call, for subscribers that do not wait for the reply; sent after it. */
   ended?(address: ReplyAddress, reply: Reply, now: Date): Outgoing | undefined
-  /** What the record of the background task says from the end of the call on. */
+  /** The record of the background task after the end of the call. */
   endedTask?(address: ReplyAddress, reply: Reply, now: Date): TaskRecord | undefined
   /** A message that could not be handled, for the dead letters of the broker. */
   deadLetter?(message: Message, failure: DeadMessage, now: Date): Outgoing
@@ -75,15 +82,15 @@ export interface DeadMessage {
   readonly deliveries: number
 }
 
-/** A call that has not ended; sending it again changes nothing. */
+/** A call that has not ended; repeating the notice changes nothing. */
 export interface RunningCall {
   readonly callId: string
 }
 
 export interface CallProgress extends RunningCall {
-  /** Names the attempt, because a later one counts anew. */
+  /** Identifies the attempt, because each attempt numbers its progress anew. */
   readonly fence: number
-  /** Its number among those that were sent of the attempt, from 1. */
+  /** Its number among the progress messages of the attempt, from 1. */
   readonly number: number
   readonly progress: number
   readonly total?: number
@@ -95,20 +102,20 @@ interface Background {
   readonly task: TaskRecord
 }
 
-/** The record of a background task, where the gateway looks for it: a hash of its broker. */
+/** The record of a background task as the gateway reads it: a hash in its broker. */
 export interface TaskRecord {
   readonly key: string
   readonly fields: { readonly [name: string]: string }
   readonly ttlMs: number
 }
 
-/** Ceilings for one message, as it came and before anybody believes a word of it. */
+/** Limits of one message, checked before anything of it is trusted. */
 export interface MessageLimits {
   readonly bytes: number
   readonly depth: number
-  /** Members and elements in all. */
+  /** The total number of members and elements. */
   readonly nodes: number
-  /** Of one text; in JSON the bytes of the message are ceiling enough. */
+  /** The bytes of one text; in JSON the bytes of the message suffice as a limit. */
   readonly stringBytes: number
 }
 
@@ -119,14 +126,74 @@ export const defaultMessageLimits: MessageLimits = {
   stringBytes: 262_144,
 }
 
-/** The refusal of a message that wants its answer sent where it must not go; the place itself is not repeated. */
+/** Refuses a reply address that is not allowed, without repeating it. */
 export function foreignAddress(path: string): ToolError {
-  const message = 'is not a place where answers may be sent'
+  const message = 'is not an allowed reply address'
   const details = { issues: [{ path, message }] }
-  return new ToolError('DENIED', `The message cannot be taken: ${path} ${message}.`, { details, stage: 'admit' })
+  return new ToolError('DENIED', `The message is refused: ${path} ${message}.`, { details, stage: 'admit' })
 }
 
-/** The first codec that the message looks like one of; undefined when it is in nobody's language. */
+/** The first codec that recognises the message; undefined when none does. */
 export function pickCodec(codecs: readonly Codec[], message: Message): Codec | undefined {
   return codecs.find((codec) => codec.speaks(message))
+}
+
+/** The object of a message; or the error, with the members that could be read, which serve for a reply only. */
+interface ReadMessage {
+  readonly value: JsonObject
+  readonly error?: ToolError
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/** Reads a message of JSON text; never throws. */
+export function readJson(bytes: Uint8Array, limits: MessageLimits): ReadMessage {
+  if (bytes.length > limits.bytes) return { value: {}, error: tooLarge(limits) }
+  let text: string
+  try {
+    text = utf8.decode(bytes)
+  } catch (cause) {
+    return { value: {}, error: invalidMessage([{ path: '', message: 'it is not UTF-8' }], cause) }
+  }
+  try {
+    return asObject(parseJson(text, limits))
+  } catch (error) {
+    return { value: leniently(text), error: refusalOf(error) }
+  }
+}
+
+/** Reads a message of MessagePack; never throws. */
+export function readMsgpack(bytes: Uint8Array, limits: MessageLimits, binary?: BinaryMembers): ReadMessage {
+  if (bytes.length > limits.bytes) return { value: {}, error: tooLarge(limits) }
+  const outermost: JsonObject = {}
+  try {
+    return asObject(decodeMsgpack(bytes, limits, outermost, binary))
+  } catch (error) {
+    return { value: outermost, error: refusalOf(error) }
+  }
+}
+
+function asObject(value: Json): ReadMessage {
+  if (isObject(value)) return { value }
+  return { value: {}, error: invalidMessage([{ path: '', message: 'it must be an object' }]) }
+}
+
+/** Bytes over a limit, or with numbers that lose digits, are still JSON and may hold the reply address. */
+function leniently(text: string): JsonObject {
+  try {
+    const value: Json = JSON.parse(text)
+    return isObject(value) ? value : {}
+  } catch {
+    return {}
+  }
+}
+
+function refusalOf(error: unknown): ToolError {
+  if (!(error instanceof JsonError)) return invalidMessage([{ path: '', message: 'it cannot be read' }], error)
+  const path = printable(error.path.slice(0, 200))
+  return invalidMessage([{ path, message: printable(path === '' ? `it ${error.message}` : error.message) }], error)
+}
+
+function tooLarge({ bytes }: MessageLimits): ToolError {
+  return new ToolError('PAYLOAD_TOO_LARGE', `The message is longer than ${bytes} bytes.`, { details: { bytes } })
 }

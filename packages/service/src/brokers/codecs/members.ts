@@ -1,7 +1,8 @@
 import { type Issue, type Json, type JsonObject, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { nearest } from '@gantry/core/internal/search/near'
 
-/** What a member of an envelope must be. */
+/** The type that a member of an envelope must have. */
 interface MemberRule {
   is(value: Json): boolean
   readonly must: string
@@ -13,12 +14,12 @@ export interface MemberRules {
 }
 
 const longestText = 200
-/** Looking for a name that was meant takes time, and nobody reads more. */
+/** The search for similar names takes time, and longer lists do not help a reader. */
 const mostIssues = 20
-/** Controls, and what some readers take for the end of a line. */
+/** Control characters, and the separators that some readers treat as the end of a line. */
 const unprintable = /[\p{Cc}\u2028\u2029]/gu
 
-export const text: MemberRule = { is: isText, must: `must be a text of 1 to ${longestText} characters` }
+export const text: MemberRule = { is: isShortText, must: `must be a text of 1 to ${longestText} characters` }
 export const number: MemberRule = { is: (value) => typeof value === 'number', must: 'must be a number' }
 export const object: MemberRule = { is: isObject, must: 'must be an object' }
 export const list: MemberRule = { is: Array.isArray, must: 'must be a list' }
@@ -28,15 +29,18 @@ export function required(rule: MemberRule): MemberRule {
   return { ...rule, required: true }
 }
 
-export function isText(value: unknown): value is string {
+export function isShortText(value: unknown): value is string {
   return typeof value === 'string' && value.length > 0 && value.length <= longestText
 }
 
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
+/** The members that are texts within the limit of `isShortText`. */
+export function textMembers(value: { readonly [name: string]: unknown }): { [name: string]: string } {
+  const texts: { [name: string]: string } = {}
+  for (const [name, member] of Object.entries(value)) if (isShortText(member)) texts[name] = member
+  return texts
 }
 
-/** Everything that is wrong with the members that have a rule. */
+/** The issues of the members that have a rule. */
 export function wrongMembers(value: JsonObject, rules: MemberRules): Issue[] {
   const issues: Issue[] = []
   for (const [name, rule] of Object.entries(rules)) {
@@ -47,7 +51,7 @@ export function wrongMembers(value: JsonObject, rules: MemberRules): Issue[] {
   return issues
 }
 
-/** The members that have no rule, each with the name that was probably meant. */
+/** The issues of members without a rule, each with the nearest known name. */
 export function unknownMembers(value: JsonObject, rules: MemberRules): Issue[] {
   const known = Object.keys(rules)
   const unknown = Object.keys(value).filter((name) => !Object.hasOwn(rules, name))
@@ -59,16 +63,16 @@ export function unknownMembers(value: JsonObject, rules: MemberRules): Issue[] {
   })
 }
 
-/** What Python leaves empty is not there. */
+/** Removes empty members, which Python clients send in place of absent ones. */
 export function withoutBlanks(value: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null && member !== ''))
 }
 
-/** The refusal of a message; its text may go into a log as it is. */
+/** The refusal of a message; its text is safe for a log. */
 export function invalidMessage(issues: readonly Issue[], cause?: unknown): ToolError {
-  const said = issues.slice(0, mostIssues).map(({ path, message }) => `${path} ${message}`.trim())
+  const listed = issues.slice(0, mostIssues).map(({ path, message }) => `${path} ${message}`.trim())
   const why = cause === undefined ? {} : { cause }
-  return new ToolError('PAYLOAD_INVALID', `The message cannot be taken: ${said.join('; ').slice(0, 2_000)}.`, {
+  return new ToolError('PAYLOAD_INVALID', `The message is not valid: ${listed.join('; ').slice(0, 2_000)}.`, {
     details: { issues: issues.slice(0, mostIssues) },
     ...why,
   })
@@ -87,8 +91,8 @@ export function looksLikeJsonObject(bytes: Uint8Array): boolean {
 }
 
 /**
- * Whether one of the names is a member of the outermost object, so far as it can be told without reading the values: a
- * name somewhere in the arguments does not count. What is no JSON at all may get either answer.
+ * Whether one of the names is a member of the outermost object; a name within a value does not count. Values are not
+ * parsed, so that the result for malformed JSON is undefined.
  */
 export function hasMember(bytes: Uint8Array, names: readonly string[]): boolean {
   if (!looksLikeJsonObject(bytes)) return false
@@ -114,14 +118,14 @@ function firstByte(bytes: Uint8Array): number | undefined {
   return bytes.find((byte) => byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09)
 }
 
-/** Where the quote stands that ends the text that begins here. */
+/** The index of the quote that ends the text. */
 function endOfText(bytes: Uint8Array, start: number): number {
   let at = start + 1
   while (at < bytes.length && bytes[at] !== quote) at += bytes[at] === backslash ? 2 : 1
   return at
 }
 
-/** Only names of a few ASCII letters are looked for. */
+/** Names are short and ASCII. */
 function latin1(bytes: Uint8Array): string {
   return bytes.length > 64 ? '' : Buffer.from(bytes).toString('latin1')
 }

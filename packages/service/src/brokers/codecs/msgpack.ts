@@ -1,5 +1,6 @@
 import type { Json, JsonObject } from '@gantry/contract'
-import { JsonError } from '@gantry/core/internal/json/limits'
+import { isObject } from '@gantry/contract/internal/json'
+import { JsonError } from '@gantry/core/internal/json/plain'
 import { Encoder } from '@msgpack/msgpack'
 import { defaultMessageLimits, type MessageLimits } from './codec.ts'
 
@@ -13,30 +14,30 @@ interface Reader {
   readonly binary: BinaryMembers | undefined
 }
 
-/** Where binary data may stand: below this member of the outermost map. It becomes base64 text. */
+/** Allows binary data below this member of the outermost map. It becomes base64 text. */
 export interface BinaryMembers {
   readonly below: string
-  /** Takes the JSON pointer of each, from below the member, for a reader that knows the schema to judge. */
+  /** Receives the JSON pointer of each value, from below the member, for the check against the schema. */
   readonly found: string[]
 }
 
-/** Far deeper than any result; a reply is ours, so that this only keeps a mistake from filling the stack. */
+/** Far deeper than any result; it only keeps a mistake of our own from overflowing the stack. */
 const deepestReply = 500
 const shortText = 24
-/** Judging where binary data stands takes time for each. */
+/** The check of each binary value against the schema takes time. */
 const mostBinary = 100
-/** One for all: each has a buffer of its own, which costs more than a reply. */
+/** Shared: each encoder has its own buffer, which costs more than a reply. */
 const encoder = new Encoder({ maxDepth: deepestReply })
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 /**
- * Reads MessagePack that is JSON by another name, under the rules that `parseJson` has for text: no repeated keys, no
- * `__proto__`, no invalid UTF-8, nothing behind the end; an integer that a double cannot hold becomes its digits as text. Extension types,
- * timestamps too, are refused, and so is binary data where `binary` does not let it stand. What a length promises is compared with the bytes that are there before anything
- * is made of it.
- *
- * The decoder of the library can do none of that, and looking at all bytes before it does costs as much as reading them.
- * - Errors: JsonError with the path. Whatever stood in the outermost map before the fault is in `outermost`, so that its
+ * Decodes the subset of MessagePack that is JSON, under the rules of `parseJson`: no repeated keys, no `__proto__`, no
+ * invalid UTF-8, no bytes after the end; an integer that a double cannot hold exactly becomes its digits as text.
+ * Extension types, including timestamps, are refused, and so is binary data except where `binary` allows it. A declared
+ * length is compared with the bytes that follow before anything is allocated for it.
+ * | The decoder of the library does none of this, and a check of all bytes before it costs as much as decoding them
+ * here.
+ * - Errors: JsonError with the path. The members of the outermost map before the fault are in `outermost`, so that the
  *   sender can be answered.
  */
 export function decodeMsgpack(
@@ -54,18 +55,19 @@ export function decodeMsgpack(
   return value
 }
 
-/** Writes MessagePack as Python's `packb` does; half of a character pair, which no reader takes, becomes U+FFFD. */
+/** Encodes MessagePack as Python's `packb` does; a lone surrogate, which no reader accepts, becomes U+FFFD. */
 export function encodeMsgpack(value: unknown): Uint8Array {
   return encoder.encode(isWellFormed(value) ? value : wellFormed(value))
 }
 
-/** Nearly everything is; then nothing need be copied. */
+/** Nearly every value is well-formed; then nothing is copied. */
 function isWellFormed(value: unknown): boolean {
   if (typeof value === 'string') return value.isWellFormed()
   if (typeof value !== 'object' || value === null || value instanceof Uint8Array) return true
   if (Array.isArray(value)) return value.every(isWellFormed)
+  if (!isObject(value)) return true
   for (const key in value) {
-    if (!key.isWellFormed() || !isWellFormed(value[key as keyof typeof value])) return false
+    if (!key.isWellFormed() || !isWellFormed(value[key])) return false
   }
   return true
 }
@@ -88,15 +90,15 @@ function readValue(reader: Reader): Json {
   if (head === 0xc2 || head === 0xc3) return head === 0xc3
   if (head === 0xca) return finite(reader, reader.bytes.readFloatBE(take(reader, 4)))
   if (head === 0xcb) return finite(reader, reader.bytes.readDoubleBE(take(reader, 8)))
-  if (head === 0xcf) return whole(reader.bytes.readBigUInt64BE(take(reader, 8)))
-  if (head === 0xd3) return whole(reader.bytes.readBigInt64BE(take(reader, 8)))
+  if (head === 0xcf) return integerValue(reader.bytes.readBigUInt64BE(take(reader, 8)))
+  if (head === 0xd3) return integerValue(reader.bytes.readBigInt64BE(take(reader, 8)))
   if (head >= 0xcc && head <= 0xce) return readLength(reader, 1 << (head - 0xcc))
   if (head >= 0xd0 && head <= 0xd2) return readSigned(reader, 1 << (head - 0xd0))
   if (head >= 0xd9 && head <= 0xdb) return readText(reader, readLength(reader, 1 << (head - 0xd9)))
   if (head === 0xdc || head === 0xdd) return readArray(reader, readLength(reader, head === 0xdc ? 2 : 4))
   if (head === 0xde || head === 0xdf) return readMap(reader, readLength(reader, head === 0xde ? 2 : 4))
   if (head >= 0xc4 && head <= 0xc6) return readBinary(reader, readLength(reader, 1 << (head - 0xc4)))
-  throw fault(reader, 'not-json', 'is of an extension type, which has no place here')
+  throw fault(reader, 'not-json', 'has an extension type, which is not supported')
 }
 
 function readMap(reader: Reader, size: number): JsonObject {
@@ -106,7 +108,7 @@ function readMap(reader: Reader, size: number): JsonObject {
     const key = readKey(reader)
     reader.path.push(key)
     if (key === '__proto__') throw fault(reader, 'forbidden-key', 'is a key that is not allowed')
-    if (Object.hasOwn(target, key)) throw fault(reader, 'not-json', 'is a key that stands twice')
+    if (Object.hasOwn(target, key)) throw fault(reader, 'not-json', 'is a repeated key')
     target[key] = readValue(reader)
     reader.path.pop()
   }
@@ -114,12 +116,12 @@ function readMap(reader: Reader, size: number): JsonObject {
 }
 
 function readKey(reader: Reader): string {
-  const key = isText(reader.bytes[reader.at]) ? readValue(reader) : undefined
+  const key = isTextHead(reader.bytes[reader.at]) ? readValue(reader) : undefined
   if (typeof key !== 'string') throw fault(reader, 'not-json', 'has a key that is not a text')
   return key
 }
 
-function isText(head: number | undefined): boolean {
+function isTextHead(head: number | undefined): boolean {
   return head !== undefined && ((head >= 0xa0 && head < 0xc0) || (head >= 0xd9 && head <= 0xdb))
 }
 
@@ -134,12 +136,12 @@ function readArray(reader: Reader, size: number): Json[] {
   return target
 }
 
-/** Enters a list or a map: counts its depth and its members, each of which takes a byte at least. */
+/** Enters a list or a map: checks its depth and its size, each member of which takes at least a byte. */
 function enter(reader: Reader, size: number, bytesEach: number): void {
   const { limits, path } = reader
   if (path.length >= limits.depth) throw fault(reader, 'too-deep', `is nested deeper than ${limits.depth} levels`)
   const rest = reader.bytes.length - reader.at
-  if (size * bytesEach > rest) throw fault(reader, 'not-json', `promises ${size} members, but ${rest} bytes follow`)
+  if (size * bytesEach > rest) throw fault(reader, 'not-json', `declares ${size} members, but ${rest} bytes follow`)
   reader.nodes -= size
   if (reader.nodes < 0) throw fault(reader, 'too-large', `has more than ${limits.nodes} members`)
 }
@@ -151,18 +153,18 @@ function readText(reader: Reader, length: number): string {
   const short = length <= shortText ? asciiText(reader.bytes, start, start + length) : undefined
   if (short !== undefined) return short
   const text = reader.bytes.toString('utf8', start, start + length)
-  // What is not UTF-8 was replaced by this character, which may also stand there for itself.
+  // The decoder replaces invalid UTF-8 by this character, which may also be in the text itself.
   if (text.includes('\ufffd') && !isUtf8(reader.bytes.subarray(start, start + length))) {
     throw fault(reader, 'not-json', 'holds a text that is not UTF-8')
   }
   return text
 }
 
-/** Binary data as base64 text, noted for the schema to judge. */
+/** Binary data as base64 text; its path is kept for the check against the schema. */
 function readBinary(reader: Reader, length: number): string {
   const { binary, path, limits } = reader
   if (binary === undefined || path.length < 2 || path[0] !== binary.below) {
-    throw fault(reader, 'not-json', 'is binary data, which has no place here')
+    throw fault(reader, 'not-json', 'is binary data, which is not allowed here')
   }
   if (length > limits.stringBytes) throw fault(reader, 'too-large', `holds more than ${limits.stringBytes} bytes`)
   const start = take(reader, length)
@@ -173,7 +175,7 @@ function readBinary(reader: Reader, length: number): string {
   return reader.bytes.toString('base64', start, start + length)
 }
 
-/** Most texts are short names; for those, leaving JavaScript costs more than reading them here. */
+/** Most texts are short names, for which a native decoder costs more than this loop. */
 function asciiText(bytes: Uint8Array, start: number, end: number): string | undefined {
   let text = ''
   for (let at = start; at < end; at++) {
@@ -201,8 +203,11 @@ function readSigned(reader: Reader, bytes: number): number {
   return reader.bytes.readIntBE(take(reader, bytes), bytes)
 }
 
-/** Ids of 64 bits are common where integers have no end; as text they keep their digits, and a schema can refuse them. */
-function whole(value: bigint): number | string {
+/**
+ * 64-bit ids are common in languages with unbounded integers; as text they keep their digits, and a schema can refuse
+ * them.
+ */
+function integerValue(value: bigint): number | string {
   const number = Number(value)
   return Number.isSafeInteger(number) ? number : String(value)
 }
@@ -212,7 +217,7 @@ function finite(reader: Reader, value: number): number {
   throw fault(reader, 'not-json', `is ${value}, which JSON cannot hold`)
 }
 
-/** Where the next bytes stand. */
+/** The start of the next bytes, and advances behind them. */
 function take(reader: Reader, bytes: number): number {
   const start = reader.at
   if (start + bytes > reader.bytes.length) throw fault(reader, 'not-json', 'breaks off')

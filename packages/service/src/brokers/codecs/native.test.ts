@@ -18,22 +18,27 @@ import type { Reply } from './codec.ts'
 import { nativeCodec } from './native.ts'
 
 const codec = nativeCodec({
-  ...{ transport: 'kafka', defaultReplyTo: 'answers', deadLettersTo: 'dead' },
+  transport: 'kafka',
+  defaultReplyTo: 'answers',
+  deadLettersTo: 'dead',
   mayReplyTo: (to) => to.startsWith('replies.'),
 })
 const decode = (body: object, about = {}) => codec.decode(message(body, about))
 
-test('a call has everything that it says, and whom to answer', () => {
+test('the codec decodes every option of a call, and its reply address', () => {
   const asked = { idempotencyKey: 'k', priority: 3, timeoutMs: 500, delayMs: 10, schemaDigest: 'd', traceparent }
   const body = { tool: 'demo:echo', args: { text: 'hi' }, ...asked, deadline: '2030-01-31T12:00:00Z' }
   const decoded = decode({ ...body, correlationId: 'c1', replyTo: 'replies.me' })
   assert.deepEqual(called(decoded).input, { kind: 'call', ...body })
   assert.deepEqual(addressed(decoded), {
-    ...{ codec: 'native', transport: 'kafka', to: 'replies.me', data: { correlationId: 'c1' } },
+    codec: 'native',
+    transport: 'kafka',
+    to: 'replies.me',
+    data: { correlationId: 'c1' },
   })
 })
 
-test('a message without a key is named by its place, however long that is', () => {
+test('a message without a key gets its position as the key, hashed when it is long', () => {
   assert.equal(called(decode({ tool: 'a:b' })).input.idempotencyKey, 'topic/0/42')
   assert.equal(called(decode({ tool: 'a:b' })).input.idempotencyKey, 'topic/0/42')
   const [one, two] = ['1', '2'].map((position) => decode({ tool: 'a:b' }, { source: 'x'.repeat(249), position }))
@@ -41,10 +46,12 @@ test('a message without a key is named by its place, however long that is', () =
   assert.notEqual(one && called(one).input.idempotencyKey, two && called(two).input.idempotencyKey)
 })
 
-test('steps make a chain', () => {
+test('the codec decodes a message with steps as a chain', () => {
   const steps = [{ tool: 'a:b' }]
   assert.deepEqual(called(decode({ steps, input: null })).input, {
-    ...{ kind: 'chain', args: { steps, input: null }, idempotencyKey: 'topic/0/42' },
+    kind: 'chain',
+    args: { steps, input: null },
+    idempotencyKey: 'topic/0/42',
   })
   assert.deepEqual(called(decode({ kind: 'chain', steps })).input.args, { steps })
   assert.match(refused(decode({ kind: 'chain', tool: 'a:b' })).error.message, /\/tool is not known.*\/steps is missing/)
@@ -52,7 +59,7 @@ test('steps make a chain', () => {
   assert.match(refused(decode({ kind: 'batch', tool: 'a:b' })).error.message, /\/kind must be "call" or "chain"/)
 })
 
-test('a trace comes from the body, else from the header, and only in the form of W3C', () => {
+test('the trace context comes from the body, else from the header, and only in the W3C format', () => {
   const header = (value: string) => ({ headers: new Map([['traceparent', Buffer.from(value)]]) })
   assert.equal(called(decode({ tool: 'a:b' }, header(traceparent))).input.traceparent, traceparent)
   const other = traceparent.replace('0af7', 'ffff')
@@ -63,7 +70,7 @@ test('a trace comes from the body, else from the header, and only in the form of
   }
 })
 
-test('members that nobody knows are refused with their path and the name that was meant', () => {
+test('the codec refuses unknown members with their path and the nearest known name', () => {
   const { error, address } = refused(decode({ tool: 'a:b', arguments: {}, idempotencykey: 'k', correlationId: 'c' }))
   assert.equal(error.code, 'PAYLOAD_INVALID')
   assert.deepEqual(
@@ -74,7 +81,7 @@ test('members that nobody knows are refused with their path and the name that wa
   assert.deepEqual(address?.data, { correlationId: 'c' })
 })
 
-test('every member of a wrong type is named', () => {
+test('the codec names every member of a wrong type', () => {
   const wrong = { tool: 1, args: [], idempotencyKey: 7, correlationId: {}, priority: '1', timeoutMs: null, deadline: 0 }
   const paths = refused(decode(wrong)).error.details?.issues?.map(({ path }) => path)
   assert.deepEqual(
@@ -85,14 +92,14 @@ test('every member of a wrong type is named', () => {
   )
 })
 
-test('identity in the message is not a member that anybody knows', () => {
+test('the codec refuses an identity in the message as an unknown member', () => {
   for (const name of ['identity', 'tenant', 'roles', 'principal']) {
     assert.match(refused(decode({ tool: 'a:b', [name]: 'admin' })).error.message, /is not known here/)
   }
   assert.match(refused(decode({ tool: 'a:b', callback: 'http://169.254.169.254/' })).error.message, /\/callback is not/)
 })
 
-test('an answer goes only where it may, and a foreign place gets none and is not repeated', () => {
+test('the codec accepts only allowed reply addresses, and neither answers nor repeats another one', () => {
   for (const replyTo of ['jobs', 'dead', '', 7, 'x'.repeat(201)]) {
     const { error, address } = refused(decode({ tool: 'a:b', replyTo }))
     assert.equal(address, undefined)
@@ -104,7 +111,7 @@ test('an answer goes only where it may, and a foreign place gets none and is not
   assert.equal(called(silent.decode(message({ tool: 'a:b' }))).address, undefined)
 })
 
-test('what is over a limit is refused, and still answered when its sender can be read', () => {
+test('the codec refuses a message over a limit, with the reply address when it can be read', () => {
   const deep = `{"tool":"a:b","correlationId":"c","args":{"x":${'['.repeat(100_000)}${']'.repeat(100_000)}}}`
   const tooDeep = refused(codec.decode(message(deep)))
   assert.match(tooDeep.error.message, /deeper than 64/)
@@ -130,7 +137,7 @@ test('what is over a limit is refused, and still answered when its sender can be
   assert.equal(refused(codec.decode(message(Buffer.from([0x7b, 0xff, 0x7d])))).error.code, 'PAYLOAD_INVALID')
 })
 
-test('the answer to a call has golden bytes, the same every time', () => {
+test('the reply to a call has golden bytes, the same every time', () => {
   const address = addressed(decode({ tool: 'demo:echo', correlationId: 'c1', replyTo: 'replies.me' }))
   const reply: Reply = { kind: 'ended', result: result(), files: [] }
   const sent = codec.reply(address, reply, now)
@@ -145,7 +152,7 @@ test('the answer to a call has golden bytes, the same every time', () => {
   assert.deepEqual(codec.reply(address, reply, new Date(0)), sent)
 })
 
-test('a failure is told in its result, a refusal as an error without its causes', () => {
+test('a failure is sent in its result, a refusal as an error without its cause', () => {
   const address = addressed(decode({ tool: 'demo:echo' }))
   const ended = json(codec.reply(address, { kind: 'ended', result: failed('TIMEOUT'), files: [] }, now).bytes)
   assert.equal((ended.result as { status: string }).status, 'timeout')
@@ -159,26 +166,29 @@ test('a failure is told in its result, a refusal as an error without its causes'
   assert.ok(!Buffer.from(bytes).includes('internal-secret'))
 })
 
-test('what a tool sends goes where the answer goes', () => {
+test('a message of a tool goes to the reply address', () => {
   const address = addressed(decode({ tool: 'demo:echo', correlationId: 'c1', replyTo: 'replies.me' }))
   const sent = codec.send?.(address, { callId: 'call_1', number: 2, message: { text: 'half' } }, now)
   assert.equal(sent?.to, 'replies.me')
   assert.deepEqual(json(sent?.bytes ?? Buffer.of()), {
-    ...{ correlationId: 'c1', callId: 'call_1', number: 2, message: { text: 'half' } },
+    correlationId: 'c1',
+    callId: 'call_1',
+    number: 2,
+    message: { text: 'half' },
   })
 })
 
-test('a dead letter keeps the message as text, or in base64 when it is none', () => {
+test('a dead letter keeps the message as text, or in base64 when it is not text', () => {
   const error = new ToolError('PAYLOAD_INVALID', 'No.')
-  const letter = (bytes: Uint8Array) => codec.deadLetter?.(message(bytes), { error, deliveries: 3 }, now)
-  assert.equal(letter(Buffer.from('{'))?.to, 'dead')
-  const text = json(letter(Buffer.from('{'))?.bytes ?? Buffer.of())
+  const deadLetter = (bytes: Uint8Array) => codec.deadLetter?.(message(bytes), { error, deliveries: 3 }, now)
+  assert.equal(deadLetter(Buffer.from('{'))?.to, 'dead')
+  const text = json(deadLetter(Buffer.from('{'))?.bytes ?? Buffer.of())
   assert.deepEqual([text.source, text.position, text.deliveries, text.message], ['topic', '0/42', 3, '{'])
-  assert.equal(json(letter(Buffer.of(255))?.bytes ?? Buffer.of()).base64, '/w==')
-  assert.ok((letter(Buffer.alloc(5_000_000, 'x'))?.bytes.length ?? Infinity) < 1_048_576)
+  assert.equal(json(deadLetter(Buffer.of(255))?.bytes ?? Buffer.of()).base64, '/w==')
+  assert.ok((deadLetter(Buffer.alloc(5_000_000, 'x'))?.bytes.length ?? Infinity) < 1_048_576)
 })
 
-test('names that look like the end of a line stay data, and never stand in a message for people', () => {
+test('line separators in names stay data, and never appear in an error message', () => {
   const decoded = decode({ tool: hostile, correlationId: hostile, replyTo: 'replies.me' })
   const { bytes } = codec.reply(addressed(decoded), { kind: 'ended', result: result(), files: [] }, now)
   assert.equal(json(bytes).correlationId, hostile)
@@ -190,7 +200,7 @@ test('names that look like the end of a line stay data, and never stand in a mes
   }
 })
 
-test('any bytes are a call or refused, never an exception', () => {
+test('the codec decodes or refuses any bytes, and never throws', () => {
   const names = fc.constantFrom(
     'tool',
     'args',

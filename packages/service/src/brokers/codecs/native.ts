@@ -1,13 +1,12 @@
 import type { JsonObject, ToolError } from '@gantry/contract'
 import { readTraceparent } from '@gantry/core/internal/tracing/tracer'
-import type { CallInput } from '../../storage/call-input.ts'
-import type { ReplyAddress } from '../../storage/calls/call-store.ts'
-import type { Message } from '../transports/message.ts'
-import { type Codec, defaultMessageLimits, foreignAddress, type MessageLimits } from './codec.ts'
+import type { CallInput, ReplyAddress } from '../../storage/calls/call-store.ts'
+import type { Message } from '../transports/transport.ts'
+import { type Codec, defaultMessageLimits, foreignAddress, type MessageLimits, readJson } from './codec.ts'
 import {
   anything,
   invalidMessage,
-  isText,
+  isShortText,
   list,
   looksLikeJsonObject,
   type MemberRules,
@@ -18,15 +17,14 @@ import {
   unknownMembers,
   wrongMembers,
 } from './members.ts'
-import { readJson } from './read-message.ts'
 import { callIdOf, errorOnWire, jsonBytes, placeKey } from './wire.ts'
 
 export interface NativeOptions {
-  /** Which broker the messages come from, and the answers go to. */
+  /** The broker of the messages and of their replies. */
   readonly transport: 'kafka' | 'redis'
-  /** Whether answers may be sent to the topic or stream that a sender names. */
+  /** Whether replies may be sent to the topic or stream that a sender names. */
   readonly mayReplyTo: (to: string) => boolean
-  /** Where answers go when the sender names no place; without it such calls get none. */
+  /** The reply address of messages that name none; without it such calls get no reply. */
   readonly defaultReplyTo?: string
   readonly deadLettersTo: string
   readonly limits?: MessageLimits
@@ -35,8 +33,17 @@ export interface NativeOptions {
 const kind = 'native'
 const kindRule = { is: (value: unknown) => value === 'call' || value === 'chain', must: 'must be "call" or "chain"' }
 const common: MemberRules = {
-  ...{ kind: kindRule, idempotencyKey: text, correlationId: text, replyTo: text, schemaDigest: text, deadline: text },
-  ...{ priority: number, timeoutMs: number, delayMs: number, traceparent: anything, onCircuitOpen: text },
+  kind: kindRule,
+  idempotencyKey: text,
+  correlationId: text,
+  replyTo: text,
+  schemaDigest: text,
+  deadline: text,
+  priority: number,
+  timeoutMs: number,
+  delayMs: number,
+  traceparent: anything,
+  onCircuitOpen: text,
 }
 const ofCall: MemberRules = { tool: required(text), args: object, ...common }
 const ofChain: MemberRules = { steps: required(list), input: anything, ...common }
@@ -44,11 +51,10 @@ const ofChain: MemberRules = { steps: required(list), input: anything, ...common
 /**
  * Gantry's own messages, as JSON:
  * `{ tool, args, idempotencyKey?, correlationId?, replyTo?, priority?, timeoutMs?, delayMs?, deadline?, schemaDigest?,
- * traceparent?, onCircuitOpen? }`, or with `steps` and `input` in the place of `tool` and `args` for a chain. Who sends them is not their
- * business. The answer is `{ correlationId?, callId, result }` or `{ correlationId?, error }`; what a tool sends while it
- * runs goes the same way, as `{ correlationId?, callId, number, message }`.
- * Bounds of the values are left to the admission, which every door goes through; a `traceparent` that is none is ignored,
- * as W3C wants it.
+ * traceparent?, onCircuitOpen? }`, or with `steps` and `input` in place of `tool` and `args` for a chain. A message
+ * carries no identity. The reply is `{ correlationId?, callId, result }` or `{ correlationId?, error }`; messages of a
+ * running tool go to the same address, as `{ correlationId?, callId, number, message }`.
+ * Admission checks the ranges of the values, as for every call; an invalid `traceparent` is ignored, as W3C requires.
  */
 export function nativeCodec(options: NativeOptions): Codec {
   const limits = options.limits ?? defaultMessageLimits
@@ -71,23 +77,23 @@ export function nativeCodec(options: NativeOptions): Codec {
     deadLetter(message, { error, deliveries }, now) {
       const { bytes, source, position } = message
       const about = { source, position, deliveries, error: errorOnWire(error), at: now.toISOString() }
-      const letter = { ...about, ...kept(bytes, limits.bytes / 2) }
-      return { to: options.deadLettersTo, bytes: jsonBytes(letter), key: placeKey(message) }
+      const deadLetter = { ...about, ...kept(bytes, limits.bytes / 2) }
+      return { to: options.deadLettersTo, bytes: jsonBytes(deadLetter), key: placeKey(message) }
     },
   }
 }
 
-/** Whom to answer, if anybody; an error when it names a place that it must not. */
+/** The reply address, if any; an error when it is not allowed. */
 function replyOf(
   { replyTo, correlationId }: JsonObject,
   options: NativeOptions,
 ): { readonly address?: ReplyAddress } | ToolError {
   const { transport, mayReplyTo, defaultReplyTo } = options
-  if (replyTo !== undefined && !isText(replyTo)) return invalidMessage([{ path: '/replyTo', message: text.must }])
+  if (replyTo !== undefined && !isShortText(replyTo)) return invalidMessage([{ path: '/replyTo', message: text.must }])
   if (replyTo !== undefined && !mayReplyTo(replyTo)) return foreignAddress('/replyTo')
   const to = replyTo ?? defaultReplyTo
   if (to === undefined) return {}
-  return { address: { codec: kind, transport, to, data: isText(correlationId) ? { correlationId } : {} } }
+  return { address: { codec: kind, transport, to, data: isShortText(correlationId) ? { correlationId } : {} } }
 }
 
 function wrongShape(value: JsonObject): ToolError | undefined {
@@ -100,14 +106,16 @@ function kindOf({ kind, steps }: JsonObject): 'call' | 'chain' {
   return kind === 'chain' || (kind === undefined && steps !== undefined) ? 'chain' : 'call'
 }
 
-/** The casts say what the rules have checked. */
+/** The rules have checked the types of this cast. */
 function inputOf(value: JsonObject, message: Message): CallInput {
   const { correlationId: _id, replyTo: _to, kind: _kind, tool, args, steps, input, traceparent, ...rest } = value
   const place = readTraceparent(traceparent) ?? readTraceparent(headerOf(message, 'traceparent'))
   const chain = { args: { steps, ...(input === undefined ? {} : { input }) } }
-  const asked = kindOf(value) === 'chain' ? chain : { tool: tool as string, args: args ?? {} }
+  const asked = kindOf(value) === 'chain' ? chain : { ...(isShortText(tool) ? { tool } : {}), args: args ?? {} }
   return {
-    ...{ kind: kindOf(value), idempotencyKey: placeKey(message), ...asked },
+    kind: kindOf(value),
+    idempotencyKey: placeKey(message),
+    ...asked,
     ...(rest as Partial<CallInput>),
     ...(place === undefined ? {} : { traceparent: place }),
   }
@@ -127,7 +135,7 @@ function outgoing(
   return { to, bytes: jsonBytes({ ...named, ...body }), ...(typeof key === 'string' ? { key } : {}) }
 }
 
-/** The bytes of a message that nobody could handle, as text where they are that; no more than a broker takes again. */
+/** The beginning of an unhandled message, as text where it is text; small enough for a broker to accept again. */
 function kept(bytes: Uint8Array, most: number): { readonly message: string } | { readonly base64: string } {
   const part = Buffer.from(bytes.subarray(0, most))
   const message = part.toString()

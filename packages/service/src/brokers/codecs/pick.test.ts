@@ -16,7 +16,7 @@ const codecs = [
 ]
 const picked = (body: object | string) => pickCodec(codecs, message(body))?.kind
 
-test('each message finds the codec of its language', () => {
+test('each message is decoded by the codec of its format', () => {
   assert.equal(picked(encode({ tool_name: 'echo' })), 'stargazer')
   assert.equal(
     picked(encode(Object.fromEntries(Array.from({ length: 20 }, (_, index) => [`k${index}`, 0])))),
@@ -25,18 +25,18 @@ test('each message finds the codec of its language', () => {
   assert.equal(picked({ event_id: '1', session_id: 's', tool_name: 'echo', args: {}, metadata: {} }), 'somastack')
   assert.equal(picked(' \n{"metadata": {}, "args": {}, "session_id": "s"}'), 'somastack')
   assert.equal(picked({ tool: 'a:b', args: {} }), 'native')
-  for (const nobody of ['', 'hello', '[1]', Buffer.from([0xc0]), Buffer.from([0xff, 0xff])]) {
-    assert.equal(picked(nobody), undefined)
+  for (const unrecognised of ['', 'hello', '[1]', Buffer.from([0xc0]), Buffer.from([0xff, 0xff])]) {
+    assert.equal(picked(unrecognised), undefined)
   }
 })
 
-test('a name within the arguments does not make a message one of another codec', () => {
+test('a member name within the arguments does not select another codec', () => {
   assert.equal(picked({ tool: 'a:b', args: { tool_name: 'x', event_id: '1', session_id: '2' } }), 'native')
   assert.equal(picked({ tool: 'session_id', args: { list: ['event_id', { tool_name: 1 }] } }), 'native')
   assert.equal(picked('{"tool":"a:b \\"session_id\\": ","args":{}}'), 'native')
 })
 
-test('the members of any object are found without reading it', () => {
+test('hasMember finds the outermost members of any object without parsing it', () => {
   fc.assert(
     fc.property(fc.jsonValue({ maxDepth: 3 }), fc.boolean(), (value, has) => {
       const object = { other: value, ...(has ? { event_id: value } : {}), last: value }

@@ -1,21 +1,28 @@
 import type { JsonObject } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import type { ReplyAddress } from '../../storage/calls/call-store.ts'
-import type { Message, Outgoing } from '../transports/message.ts'
-import type { CallProgress, DeadMessage, MessageLimits, Reply, RunningCall, SentMessage } from './codec.ts'
-import { isObject } from './members.ts'
-import { readJson } from './read-message.ts'
+import type { Message, Outgoing } from '../transports/transport.ts'
+import {
+  type CallProgress,
+  type DeadMessage,
+  type MessageLimits,
+  type Reply,
+  type RunningCall,
+  readJson,
+  type SentMessage,
+} from './codec.ts'
 import { callIdOf, type End, effectsOf, endOf, errorOnWire, filesOf, jsonBytes, stableId } from './wire.ts'
 
-/** What the events say of ourselves. */
+/** The tenant and tool names that events carry. */
 export interface EventOptions {
   readonly tenant?: string
   readonly toolName?: (id: string) => string
 }
 
-/** What fits into a dead letter beside the rest of it, as base64 too. */
-const letterBytes = 524_288
+/** The most bytes of a message in a dead letter, also as base64. */
+const deadLetterBytes = 524_288
 const longestProgress = 2_000
-/** Those who watch see how it begins; the whole of it is in the result. */
+/** Subscribers of the conversation see the beginning; the result has the complete text. */
 const longestText = 65_536
 
 /** The `tool_result` for a request. */
@@ -25,14 +32,16 @@ export function resultEvent({ to, data }: ReplyAddress, reply: Reply, now: Date,
   const of = reply.kind === 'ended' ? callIdOf(reply.result) : `refused ${reply.error.code}`
   const event = {
     event_id: stableId('result', of, String(session_id), String(event_id)),
-    ...{ session_id, persona_id, tool_name },
+    session_id,
+    persona_id,
+    tool_name,
     status: statusOf(end),
     payload: payloadOf(end),
     metadata: {
       request_id: event_id,
       ...(isObject(metadata) ? metadata : {}),
       ...(options.tenant === undefined ? {} : { tenant: options.tenant }),
-      ...writeBackOf(reply, options),
+      ...writebackOf(reply, options),
     },
     execution_time: reply.kind === 'ended' ? reply.result.durationMs / 1_000 : 0,
     ...(trace_context === undefined ? {} : { trace_context }),
@@ -41,7 +50,7 @@ export function resultEvent({ to, data }: ReplyAddress, reply: Reply, now: Date,
   return { to, bytes: jsonBytes(event), headers, ...keyOf(data) }
 }
 
-/** What a tool said while it ran, for those who watch the conversation. */
+/** A message of a running tool, for subscribers of the conversation. */
 export function messageEvent(
   to: string,
   data: JsonObject,
@@ -52,16 +61,19 @@ export function messageEvent(
   const { event_id = '', session_id = '', persona_id = null, tool_name = '' } = data
   const event = {
     event_id: stableId('message', callId, String(number)),
-    ...{ session_id, persona_id, role: 'tool' },
+    session_id,
+    persona_id,
+    role: 'tool',
     message: typeof message === 'string' ? message : JSON.stringify(message),
     metadata: { request_id: event_id, source: 'tool_executor', status: 'running', tool_name, call_id: callId, number },
-    ...{ version: 'sa01-v1', type: 'tool.message' },
+    version: 'sa01-v1',
+    type: 'tool.message',
   }
   const headers = headersOf(data, { type: event.type, id: event.event_id, schema: event.version }, now, options)
   return { to, bytes: jsonBytes(event), headers, ...keyOf(data) }
 }
 
-/** That the work on a request begins, for those who watch the conversation. */
+/** The start of a request, for subscribers of the conversation. */
 export function startEvent(
   to: string,
   data: JsonObject,
@@ -81,12 +93,12 @@ export function progressEvent(
   options: EventOptions,
 ): Outgoing {
   const id = stableId('progress', callId, String(fence), String(number))
-  const said = { status: 'progress', call_id: callId, number, progress, ...(total === undefined ? {} : { total }) }
+  const report = { status: 'progress', call_id: callId, number, progress, ...(total === undefined ? {} : { total }) }
   const about = { type: 'tool.progress', id, message: message.slice(0, longestProgress) }
-  return watchedEvent(to, data, about, said, now, options)
+  return watchedEvent(to, data, about, report, now, options)
 }
 
-/** How a request ended, for those who watch the conversation: what its `tool_result` says, as a text. */
+/** The end of a request, for subscribers of the conversation: the content of its `tool_result`, as a text. */
 export function endEvent(to: string, data: JsonObject, reply: Reply, now: Date, options: EventOptions): Outgoing {
   const { session_id = '', event_id = '' } = data
   const end = endOf(reply)
@@ -98,31 +110,38 @@ export function endEvent(to: string, data: JsonObject, reply: Reply, now: Date, 
   return watchedEvent(to, data, about, { status: statusOf(end), execution_time }, now, options)
 }
 
-/** An event of the conversation, in the words that the gateway has for all of them. */
+/** An event of the conversation, with the members that all of them have. */
 function watchedEvent(
   to: string,
   data: JsonObject,
   { type, id, message }: { readonly type: string; readonly id: string; readonly message: string },
-  said: JsonObject,
+  report: JsonObject,
   now: Date,
   options: EventOptions,
 ): Outgoing {
   const { event_id = '', session_id = '', persona_id = null, tool_name = '', metadata } = data
   const event = {
-    ...{ event_id: id, session_id, persona_id, role: 'tool', message },
+    event_id: id,
+    session_id,
+    persona_id,
+    role: 'tool',
+    message,
     metadata: {
       request_id: event_id,
       ...(isObject(metadata) ? metadata : {}),
       ...(options.tenant === undefined ? {} : { tenant: options.tenant }),
-      ...{ source: 'tool_executor', tool_name, ...said },
+      source: 'tool_executor',
+      tool_name,
+      ...report,
     },
-    ...{ version: 'sa01-v1', type },
+    version: 'sa01-v1',
+    type,
   }
   const headers = headersOf(data, { type, id, schema: event.version }, now, options)
   return { to, bytes: jsonBytes(event), headers, ...keyOf(data) }
 }
 
-/** A message that could not be handled: the event itself when it can be read, else how it begins, in base64. */
+/** A message that could not be handled: the event itself when it can be parsed, else its beginning, in base64. */
 export function deadEvent(
   to: string,
   { bytes, source }: Message,
@@ -130,14 +149,18 @@ export function deadEvent(
   now: Date,
   limits: MessageLimits,
 ): Outgoing {
-  const start = bytes.subarray(0, letterBytes)
+  const start = bytes.subarray(0, deadLetterBytes)
   const read = readJson(start, limits)
-  const letter = {
+  const deadLetter = {
     original_event: read.error === undefined ? read.value : Buffer.from(start).toString('base64'),
-    ...{ source_topic: source, error: errorOnWire(error), error_message: error.message, error_type: error.code },
-    ...{ retry_count: Math.max(0, deliveries - 1), timestamp: now.getTime() / 1_000 },
+    source_topic: source,
+    error: errorOnWire(error),
+    error_message: error.message,
+    error_type: error.code,
+    retry_count: Math.max(0, deliveries - 1),
+    timestamp: now.getTime() / 1_000,
   }
-  return { to, bytes: jsonBytes(letter) }
+  return { to, bytes: jsonBytes(deadLetter) }
 }
 
 function statusOf(end: End): string {
@@ -147,7 +170,7 @@ function statusOf(end: End): string {
   return end.status === 'timeout' ? 'timeout' : 'error'
 }
 
-/** The gateway takes objects only. */
+/** The gateway accepts objects only. */
 function payloadOf(end: End): object {
   if (end.status === 'ok') return isObject(end.output) ? end.output : { result: end.output }
   const { code, message, retryable, effect, details } = errorOnWire(end.error)
@@ -155,8 +178,10 @@ function payloadOf(end: End): object {
   return { error: { code, message, retryable, effect, ...later } }
 }
 
-/** Files go by their artifact: results share a topic, and the gateway fetches large things from the object store. */
-function writeBackOf(reply: Reply, { toolName = (id) => id }: EventOptions) {
+/**
+ * Files are named by their artifact: results share a topic, and the gateway fetches large files from the object store.
+ */
+function writebackOf(reply: Reply, { toolName = (id) => id }: EventOptions) {
   const sent_files = filesOf(reply).map(({ name, mimeType, artifact, bytes, digest }) => {
     return { filename: name, mime_type: mimeType, artifact, bytes, digest }
   })
@@ -166,7 +191,7 @@ function writeBackOf(reply: Reply, { toolName = (id) => id }: EventOptions) {
   return some ? { writeback: { sent_files, injected_tools, sent_rich_messages } } : {}
 }
 
-/** The headers that every event of the gateway has. */
+/** The headers of every event of the gateway. */
 function headersOf(
   { event_id = '', session_id = '', persona_id }: JsonObject,
   event: { readonly type: string; readonly id: string; readonly schema: string },
@@ -174,9 +199,14 @@ function headersOf(
   { tenant = '' }: EventOptions,
 ): { readonly [name: string]: string } {
   return {
-    ...{ tenant_id: tenant, session_id: String(session_id), persona_id: String(persona_id ?? '') },
-    ...{ event_type: event.type, event_id: event.id, schema: event.schema },
-    ...{ correlation_id: String(event_id), timestamp_ms: String(now.getTime()) },
+    tenant_id: tenant,
+    session_id: String(session_id),
+    persona_id: String(persona_id ?? ''),
+    event_type: event.type,
+    event_id: event.id,
+    schema: event.schema,
+    correlation_id: String(event_id),
+    timestamp_ms: String(now.getTime()),
   }
 }
 

@@ -31,7 +31,7 @@ const decode = (body: object) => codec.decode(message(body))
 const answer = (reply: Reply, body: object = request) => codec.reply(addressed(decode(body)), reply, now)
 const ended = (more = {}): Reply => ({ kind: 'ended', result: result(more), files: [] })
 
-test('a tool_request is a call, known by its event', () => {
+test('a tool_request is a call, with its session and event as the idempotency key', () => {
   const { input, session } = called(decode(request))
   assert.deepEqual(input, {
     ...{
@@ -45,14 +45,14 @@ test('a tool_request is a call, known by its event', () => {
   assert.equal(session, undefined)
 })
 
-test('what Python leaves out or writes as null is not there', () => {
+test('a member that is absent or null is ignored', () => {
   const { persona_id: _persona, trace_context: _trace, ...least } = request
   assert.equal(called(decode(least)).input.tool, 'demo:echo')
   assert.equal(called(decode({ ...request, persona_id: null, trace_context: null })).input.traceparent, undefined)
   assert.equal(called(decode({ ...request, trace_context: { traceparent: 'no' } })).input.traceparent, undefined)
 })
 
-test('the gateway has names of its own for tools', () => {
+test('the codec translates the tool names of the gateway in both directions', () => {
   const named = somastackCodec({ toolName: (id) => id.replace('soma:', '') })
   const decoded = named.decode(message({ ...request, tool_name: 'echo' }))
   assert.equal(called(decoded).input.tool, 'echo')
@@ -60,7 +60,9 @@ test('the gateway has names of its own for tools', () => {
   const event = json(named.reply(addressed(decoded), reply, now).bytes)
   assert.equal(event.tool_name, 'echo')
   assert.deepEqual((event.metadata as { writeback: object }).writeback, {
-    ...{ sent_files: [], injected_tools: ['more'], sent_rich_messages: [] },
+    sent_files: [],
+    injected_tools: ['more'],
+    sent_rich_messages: [],
   })
 })
 
@@ -88,7 +90,7 @@ test('a tool_result has golden bytes and headers, the same but for the time', ()
   assert.deepEqual(codec.reply(addressed(decode(request)), ended(), new Date(0)).bytes, sent.bytes)
 })
 
-test('results of other calls and of other requests have other ids, in the form of a UUID', () => {
+test('results of different calls and requests have different ids, each a UUID', () => {
   const ids = [
     answer(ended()),
     answer(ended({ callId: 'call_2' })),
@@ -100,7 +102,7 @@ test('results of other calls and of other requests have other ids, in the form o
   for (const id of ids) assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}$/)
 })
 
-test('every end has one of the five words of the gateway', () => {
+test('every outcome maps to one of the five statuses of the gateway', () => {
   const words: { readonly [status: string]: string } = { denied: 'blocked', timeout: 'timeout' }
   for (const code of Object.keys(codes) as ErrorCode[]) {
     const word = code === 'CIRCUIT_OPEN' ? 'circuit_open' : (words[codes[code].status] ?? 'error')
@@ -114,13 +116,13 @@ test('every end has one of the five words of the gateway', () => {
   assert.equal(json(answer(ended()).bytes).status, 'success')
 })
 
-test('the payload is an object always, as the schema of the gateway wants', () => {
+test('the payload is always an object, as the gateway’s schema requires', () => {
   assert.deepEqual(json(answer(ended({ output: 'text' })).bytes).payload, { result: 'text' })
   assert.deepEqual(json(answer(ended({ output: null })).bytes).payload, { result: null })
   assert.deepEqual(json(answer(ended({ output: [1] })).bytes).payload, { result: [1] })
 })
 
-test('write-backs stand in the metadata, files by their artifact', () => {
+test('effects are in the metadata, files by their artifact', () => {
   const file = { name: 'a.txt', mimeType: 'text/plain', bytes: 2, digest: 'sha256:x', artifact: 'art_1' }
   const effects = [
     { kind: 'message' as const, message: { text: 'x' } },
@@ -134,7 +136,7 @@ test('write-backs stand in the metadata, files by their artifact', () => {
   })
 })
 
-test('tenant, roles and overrides of a message are not believed and not repeated', () => {
+test('the codec ignores the tenant, roles and overrides of a message and does not repeat them', () => {
   const forged = { tenant: 'victim', tenant_id: 'victim', requeue_override: true, writeback: { sent_files: ['x'] } }
   const metadata = { ...forged, roles: ['admin'], identity: { principal: 'root' }, request_id: 'r1' }
   const headers = new Map([['tenant_id', Buffer.from('victim')]])
@@ -148,7 +150,7 @@ test('tenant, roles and overrides of a message are not believed and not repeated
   assert.ok(!JSON.stringify(json(answer(ended(), { ...request, metadata }).bytes)).includes('victim'))
 })
 
-test('a request that is wrong gets its error when it can be found, each member named', () => {
+test('an invalid request gets an error that names each member, when its session can be read', () => {
   const { error, address } = refused(decode({ event_id: 'e', session_id: 's', args: 'x', metadata: 7, tool_name: '' }))
   assert.deepEqual(error.details?.issues?.map(({ path }) => path).toSorted(), ['/args', '/metadata', '/tool_name'])
   const event = json(codec.reply(address ?? assert.fail(), { kind: 'refused', error }, now).bytes)
@@ -160,7 +162,7 @@ test('a request that is wrong gets its error when it can be found, each member n
   assert.equal(refused(codec.decode(message(lossy))).address?.data.event_id, request.event_id)
 })
 
-test('what is echoed is bounded', () => {
+test('the codec bounds the members that it echoes', () => {
   const long = { request_id: 'r1', text: 'x'.repeat(10_000) }
   assert.deepEqual(addressed(decode({ ...request, metadata: long })).data.metadata, { request_id: 'r1' })
   const deep = `{"request_id":"r1","x":${'['.repeat(50_000)}${']'.repeat(50_000)}}`
@@ -171,17 +173,25 @@ test('what is echoed is bounded', () => {
   assert.deepEqual(addressed(decode({ ...request, trace_context: traces })).data.trace_context, { traceparent })
 })
 
-test('what a tool sends is an event of the conversation with an id of its own', () => {
+test('a message of a tool is an event of the conversation with its own id', () => {
   const sent = codec.send?.(addressed(decode(request)), { callId: 'call_1', number: 2, message: { text: 'x' } }, now)
   assert.equal(sent?.to, 'conversation.outbound')
   const { event_id, ...event } = json(sent?.bytes ?? Buffer.of())
   assert.deepEqual(event, {
-    ...{ session_id: 'session-1', persona_id: 'persona-1', role: 'tool', message: '{"text":"x"}' },
+    session_id: 'session-1',
+    persona_id: 'persona-1',
+    role: 'tool',
+    message: '{"text":"x"}',
     metadata: {
-      ...{ request_id: request.event_id, source: 'tool_executor', status: 'running' },
-      ...{ tool_name: 'demo:echo', call_id: 'call_1', number: 2 },
+      request_id: request.event_id,
+      source: 'tool_executor',
+      status: 'running',
+      tool_name: 'demo:echo',
+      call_id: 'call_1',
+      number: 2,
     },
-    ...{ version: 'sa01-v1', type: 'tool.message' },
+    version: 'sa01-v1',
+    type: 'tool.message',
   })
   assert.equal(sent?.headers?.event_id, event_id)
   assert.deepEqual([sent?.headers?.schema, sent?.headers?.event_type], ['sa01-v1', 'tool.message'])
@@ -191,11 +201,11 @@ test('what a tool sends is an event of the conversation with an id of its own', 
   assert.notEqual(json(next?.bytes ?? Buffer.of()).event_id, event_id)
 })
 
-test('a dead letter holds the event, the error and how often it was tried again', () => {
+test('a dead letter holds the event, the error and the number of retries', () => {
   const error = new ToolError('PAYLOAD_INVALID', 'No.')
-  const letter = codec.deadLetter?.(message(request), { error, deliveries: 3 }, now)
-  assert.equal(letter?.to, 'somastack.tools.dlq')
-  const value = json(letter?.bytes ?? Buffer.of())
+  const deadLetter = codec.deadLetter?.(message(request), { error, deliveries: 3 }, now)
+  assert.equal(deadLetter?.to, 'somastack.tools.dlq')
+  const value = json(deadLetter?.bytes ?? Buffer.of())
   assert.deepEqual(value.original_event, request)
   assert.deepEqual([value.retry_count, value.error_type, value.timestamp], [2, 'PAYLOAD_INVALID', 1_896_091_200.25])
   const spoilt = codec.deadLetter?.(message(Buffer.from('{"a"')), { error, deliveries: 0 }, now)
@@ -204,7 +214,7 @@ test('a dead letter holds the event, the error and how often it was tried again'
   assert.ok((huge?.bytes.length ?? Infinity) < 1_000_000)
 })
 
-test('names that look like the end of a line stay data', () => {
+test('line separators in names stay data', () => {
   const body = { ...request, session_id: hostile, persona_id: hostile, tool_name: hostile }
   const sent = answer(ended(), body)
   const event = json(sent.bytes)
@@ -212,7 +222,7 @@ test('names that look like the end of a line stay data', () => {
   for (const raw of ['\r', '\n', '\u001b']) assert.ok(!Buffer.from(sent.bytes).includes(raw))
 })
 
-test('any bytes are a call or refused, never an exception, and whoever is known gets a bounded answer', () => {
+test('the codec decodes or refuses any bytes, never throws, and sends a bounded reply to a known sender', () => {
   const names = fc.constantFrom(...Object.keys(request), '__proto__', 'x')
   const values = fc.oneof(fc.jsonValue({ maxDepth: 3 }), fc.constant('text'), fc.constant({ request_id: 'r' }))
   const objects = fc.dictionary(names, values, { minKeys: 3 }).map((value) => Buffer.from(JSON.stringify(value)))

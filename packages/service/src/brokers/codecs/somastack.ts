@@ -1,21 +1,21 @@
 import type { Json, JsonObject } from '@gantry/contract'
-import { copyJson } from '@gantry/core/internal/json/copy'
+import { isObject } from '@gantry/contract/internal/json'
+import { copyJson } from '@gantry/core/internal/json/plain'
 import { readTraceparent } from '@gantry/core/internal/tracing/tracer'
 import type { ReplyAddress } from '../../storage/calls/call-store.ts'
-import { type Codec, defaultMessageLimits, type MessageLimits } from './codec.ts'
+import { type Codec, defaultMessageLimits, type MessageLimits, readJson } from './codec.ts'
 import {
   hasMember,
   invalidMessage,
-  isObject,
-  isText,
+  isShortText,
   type MemberRules,
   object,
   required,
   text,
+  textMembers,
   withoutBlanks,
   wrongMembers,
 } from './members.ts'
-import { readJson } from './read-message.ts'
 import { deadEvent, endEvent, messageEvent, progressEvent, resultEvent, startEvent } from './somastack-events.ts'
 
 export interface SomastackOptions {
@@ -23,33 +23,38 @@ export interface SomastackOptions {
   readonly resultsTo?: string
   /** `conversation.outbound` */
   readonly messagesTo?: string
-  /** Whether those who watch the conversation hear of starts, progress and ends there; they do when absent. */
+  /** Whether starts, progress and ends are sent to subscribers of the conversation; true when absent. */
   readonly events?: boolean
   /** `somastack.tools.dlq` */
   readonly deadLettersTo?: string
-  /** The tenant that the topic belongs to; what messages say of theirs is not believed, and not repeated. */
+  /** The tenant of the topic; a tenant in a message is neither trusted nor repeated. */
   readonly tenant?: string
-  /** The name that the gateway has for a tool, by its id; the id itself. What it calls is left as it calls it. */
+  /** The gateway's name of a tool, by its id; the id itself when absent. Names in requests are not translated here. */
   readonly toolName?: (id: string) => string
   readonly limits?: MessageLimits
 }
 
 const kind = 'somastack'
 const members: MemberRules = {
-  ...{ event_id: required(text), session_id: required(text), tool_name: required(text), persona_id: text },
-  ...{ args: required(object), metadata: required(object), trace_context: object },
+  event_id: required(text),
+  session_id: required(text),
+  tool_name: required(text),
+  persona_id: text,
+  args: required(object),
+  metadata: required(object),
+  trace_context: object,
 }
-/** What is echoed of a request's metadata, at most; only its own id when it has more. */
+/** The limits of echoed metadata; beyond them only the request's own id is echoed. */
 const echoLimits = { bytes: 8_192, depth: 8, nodes: 200 }
 const longestTrace = 512
-/** Words that only we may say in a result. */
-const ours: readonly string[] = ['tenant', 'tenant_id', 'requeue_override', 'writeback']
+/** Members that only the service may set in a result. */
+const reservedMembers: readonly string[] = ['tenant', 'tenant_id', 'requeue_override', 'writeback']
 
 /**
- * The events of the SomaStack gateway: `tool_request` on a topic, `tool_result` on another. The id of the request is its
- * idempotency key, and stands in the answer as `metadata.request_id` (unless the gateway put its own there) and as the
- * header `correlation_id`; the id of the answer is the same however often it is sent. Tenant, roles and overrides in the
- * metadata or the headers are nothing but data.
+ * The events of the SomaStack gateway: `tool_request` on a topic, `tool_result` on another. The id of the request is
+ * its idempotency key, and is in the reply as `metadata.request_id` (unless the gateway set its own) and as the header
+ * `correlation_id`; the id of a reply is the same however often it is sent. Tenant, roles and overrides in the metadata
+ * or the headers are data without any authority.
  */
 export function somastackCodec(options: SomastackOptions = {}): Codec {
   const { limits = defaultMessageLimits, resultsTo = 'somastack.tool_results' } = options
@@ -65,11 +70,14 @@ export function somastackCodec(options: SomastackOptions = {}): Codec {
       if (error !== undefined) return { kind: 'invalid', error, ...address }
       const { event_id, session_id, tool_name, args, trace_context } = value
       const header = headers.get('traceparent')?.subarray(0, longestTrace)
-      const told = isObject(trace_context) ? readTraceparent(trace_context.traceparent) : undefined
+      const given = isObject(trace_context) ? readTraceparent(trace_context.traceparent) : undefined
       const traceparent =
-        told ?? (header === undefined ? undefined : readTraceparent(Buffer.from(header).toString('latin1')))
+        given ?? (header === undefined ? undefined : readTraceparent(Buffer.from(header).toString('latin1')))
       const input = {
-        ...{ kind: 'call' as const, tool: String(tool_name), args, idempotencyKey: `${session_id}/${event_id}` },
+        kind: 'call' as const,
+        tool: String(tool_name),
+        args,
+        idempotencyKey: `${session_id}/${event_id}`,
         ...(traceparent === undefined ? {} : { traceparent }),
       }
       return { kind: 'call', input, ...address }
@@ -89,13 +97,12 @@ function wrongShape(value: JsonObject) {
   return issues.length === 0 ? undefined : invalidMessage(issues)
 }
 
-/** Whom to answer: anybody who can be found by a session or by the id of the request. */
+/** The reply address: the session, or the id of the request. */
 function addressOf(value: JsonObject, to: string): { readonly address?: ReplyAddress } {
   const { event_id, session_id, persona_id, tool_name, metadata, trace_context } = value
-  if (!isText(event_id) && !isText(session_id)) return {}
-  const texts = Object.entries({ event_id, session_id, persona_id, tool_name }).filter(([, member]) => isText(member))
+  if (!isShortText(event_id) && !isShortText(session_id)) return {}
   const data = {
-    ...(Object.fromEntries(texts) as JsonObject),
+    ...textMembers({ event_id, session_id, persona_id, tool_name }),
     metadata: echoOf(isObject(metadata) ? metadata : {}),
     ...(isObject(trace_context) ? { trace_context: tracesOf(trace_context) } : {}),
   }
@@ -104,10 +111,12 @@ function addressOf(value: JsonObject, to: string): { readonly address?: ReplyAdd
 
 function echoOf(metadata: JsonObject): JsonObject {
   try {
-    const copied = copyJson(metadata, { limits: echoLimits, dropped: { count: 0 } }) as JsonObject
-    return Object.fromEntries(Object.entries(copied).filter(([name]) => !ours.includes(name)))
+    const copied = copyJson(metadata, { limits: echoLimits, dropped: { count: 0 } })
+    return Object.fromEntries(
+      Object.entries(isObject(copied) ? copied : {}).filter(([name]) => !reservedMembers.includes(name)),
+    )
   } catch {
-    return isText(metadata.request_id) ? { request_id: metadata.request_id } : {}
+    return isShortText(metadata.request_id) ? { request_id: metadata.request_id } : {}
   }
 }
 

@@ -9,7 +9,7 @@ import { addressed, called, failed, hostile, message, now, refused, result } fro
 import type { Reply } from './codec.ts'
 import { stargazerCodec, stargazerReplyRule } from './stargazer.ts'
 
-const reserved = ['sg:stream:tools', 'sg:stream:dlq', 'sg:stream:outbound', 'sg:stream:replies-of-nobody']
+const reserved = ['sg:stream:tools', 'sg:stream:dlq', 'sg:stream:outbound', 'sg:stream:replies-of-none']
 const options = { mayReplyTo: stargazerReplyRule(reserved), messagesTo: 'sg:stream:outbound' }
 const codec = stargazerCodec(options)
 const envelope = {
@@ -26,24 +26,32 @@ const decode = (body: object) => codec.decode(message(pack(body), place))
 const answer = (reply: Reply) => codec.reply(addressed(decode(envelope)), reply, now)
 const ended = (more = {}): Reply => ({ kind: 'ended', result: result(more), files: [] })
 
-test('an envelope is a call of the session that it names, with the catalog that its sender saw', () => {
+test('an envelope is a call of the session that it names, with the catalog hash of its sender', () => {
   const { input, session, catalogHash, address } = called(decode(envelope))
   assert.deepEqual(input, {
-    ...{ kind: 'call', tool: 'demo:echo', args: { text: 'hi' }, idempotencyKey: 'idem-1' },
+    kind: 'call',
+    tool: 'demo:echo',
+    args: { text: 'hi' },
+    idempotencyKey: 'idem-1',
     origin: { user_name: 'me', disclosed_skill_ids: [] },
   })
   assert.deepEqual([session, catalogHash], ['trace-1', 'hash-1'])
   assert.deepEqual(address, {
-    ...{ codec: 'stargazer', transport: 'redis', to: 'sg:stream:tools:replies:worker-1' },
+    codec: 'stargazer',
+    transport: 'redis',
+    to: 'sg:stream:tools:replies:worker-1',
     data: { correlation_id: 'c1', trace_id: 'trace-1', tool_name: 'demo:echo' },
   })
 })
 
-test('what the envelope says of the occasion is data for the tool, bounded, and nothing else of it is', () => {
+test('the context of an envelope reaches the tool as bounded data, and grants nothing', () => {
   const originOf = (ctx: object) => called(decode({ ...envelope, ctx: { trace_id: 'trace-1', ...ctx } })).input.origin
   const said = {
-    ...{ user_name: 'Ada', message_id: '77', observability_request_id: 'obs-1' },
-    ...{ disclosed_skill_ids: ['a', 'b'], room_context: { topic: 'x', members: [1, 2] } },
+    user_name: 'Ada',
+    message_id: '77',
+    observability_request_id: 'obs-1',
+    disclosed_skill_ids: ['a', 'b'],
+    room_context: { topic: 'x', members: [1, 2] },
   }
   assert.deepEqual(originOf({ ...said, user_id: 'root', guild_id: 'g', channel_id: 'c', tenant: 't' }), said)
   assert.deepEqual(originOf({ user_name: '', room_context: null }), undefined)
@@ -53,7 +61,7 @@ test('what the envelope says of the occasion is data for the tool, bounded, and 
   assert.deepEqual(originOf(large), { user_name: 'Ada', omitted: ['room_context'] })
 })
 
-test('binary arguments become base64 text and are named for the schema to judge; elsewhere they are refused', () => {
+test('binary arguments become base64 text with their paths for the schema check; binary data elsewhere is refused', () => {
   const bytes = Buffer.from([0, 255, 1])
   const { input, binary } = called(decode({ ...envelope, tool_args: { image: bytes, list: ['x', bytes] } }))
   assert.deepEqual(input.args, { image: 'AP8B', list: ['x', 'AP8B'] })
@@ -68,7 +76,7 @@ test('binary arguments become base64 text and are named for the schema to judge;
   assert.match(refused(decode({ ...envelope, ...many })).error.message, /\/tool_args\/list\/100 .*more than 100/)
 })
 
-test('of an exception the gateway gets the class, and the text only where the settings say so', () => {
+test('the gateway gets the class of an exception, and its text only when the settings allow it', () => {
   const thrown = (name: string) => {
     const cause = { name, message: 'psql://secret-host' }
     const { error } = failed('BACKEND_FAILED', 'psql://secret-host')
@@ -80,15 +88,15 @@ test('of an exception the gateway gets the class, and the text only where the se
     return { plain: unpack(answer(reply).bytes), reply }
   }
   const { plain, reply } = thrown('ConnectionError')
-  const told = "Tool 'demo:echo' raised ConnectionError on the tools service."
-  assert.deepEqual(plain, { correlation_id: 'c1', error: told, code: 'BACKEND_FAILED' })
+  const text = "Tool 'demo:echo' raised ConnectionError on the tools service."
+  assert.deepEqual(plain, { correlation_id: 'c1', error: text, code: 'BACKEND_FAILED' })
   assert.match((thrown('secret text, not a name').plain as { error: string }).error, /raised Error on/)
   const open = stargazerCodec({ ...options, errorText: true })
   const full = unpack(open.reply(addressed(decode(envelope)), reply, now).bytes) as { error: string }
   assert.equal(full.error, 'psql://secret-host')
 })
 
-test('the key is that of the sender, else its correlation id, else the place of the entry', () => {
+test('the idempotency key is that of the sender, else its correlation id, else the position of the entry', () => {
   const keyOf = (more: object) => called(decode({ ...envelope, ...more })).input.idempotencyKey
   assert.equal(keyOf({ idem_key: '' }), 'c1')
   assert.equal(keyOf({ idem_key: null, correlation_id: null }), 'sg:stream:tools/1700000000000-0')
@@ -96,7 +104,7 @@ test('the key is that of the sender, else its correlation id, else the place of 
   assert.deepEqual(called(decode({ ...envelope, tool_args: null })).input.args, {})
 })
 
-test('without a session nothing is called, and the sender is told', () => {
+test('an envelope without a session is refused, and its sender gets the error', () => {
   for (const ctx of [undefined, null, {}, { trace_id: '' }, { trace_id: 7 }, { user_id: 'root' }]) {
     const { error, address } = refused(decode({ ...envelope, ctx }))
     assert.equal(error.code, 'UNAUTHENTICATED')
@@ -104,13 +112,13 @@ test('without a session nothing is called, and the sender is told', () => {
   }
 })
 
-test('who somebody is does not come from the envelope', () => {
+test('the identity does not come from the envelope', () => {
   const forged = { user_id: 'root', guild_id: 'g', platform: 'x', tenant: 'victim', roles: ['admin'] }
   const decoded = decode({ ...envelope, ...forged, identity: forged, ctx: { ...envelope.ctx, ...forged } })
   assert.deepEqual(called(decoded), called(decode(envelope)))
 })
 
-test('an envelope that is wrong gets its error, every member named', () => {
+test('an invalid envelope gets an error that names every failing member', () => {
   const wrong = { ...envelope, tool_name: 7, tool_args: [], schema_hash: 'x'.repeat(201) }
   const { error, address } = refused(decode(wrong))
   assert.deepEqual(error.details?.issues?.map(({ path }) => path).toSorted(), [
@@ -124,7 +132,7 @@ test('an envelope that is wrong gets its error, every member named', () => {
   assert.equal(lossy.address?.data.correlation_id, 'c1', 'its sender stood before the fault')
 })
 
-test('answers go to streams for replies only, and a foreign one gets none and is not repeated', () => {
+test('replies go only to reply streams, and any other stream gets none and is not repeated', () => {
   const may = stargazerReplyRule(reserved)
   for (const to of ['sg:stream:tools:replies:worker-1', 'sg:reply:{w1}', 'sg:tools:reply:inference-ab12']) {
     assert.ok(may(to), to)
@@ -159,7 +167,7 @@ test('answers go to streams for replies only, and a foreign one gets none and is
   assert.equal(control.address?.to, 'sg:stream:tools', 'without the rule it would go there')
 })
 
-test('a call that wants no answer is a call', () => {
+test('an envelope without a reply address is a call without a reply', () => {
   for (const reply_to of [undefined, null, '']) {
     assert.equal(called(decode({ ...envelope, reply_to })).address, undefined)
   }
@@ -177,7 +185,7 @@ test('the reply has golden bytes, the same every time', () => {
   assert.deepEqual(codec.reply(addressed(decode(envelope)), ended({ output: 'hi' }), new Date(0)), sent)
 })
 
-test('the result is a text always', () => {
+test('the result is always a text', () => {
   const resultOf = (output: unknown) => (unpack(answer(ended({ output })).bytes) as { result: string }).result
   assert.equal(resultOf('plain'), 'plain')
   assert.equal(resultOf({ a: [1, null] }), '{"a":[1,null]}')
@@ -185,7 +193,7 @@ test('the result is a text always', () => {
   assert.equal(resultOf('half \ud800'), 'half \ufffd')
 })
 
-test('JSON that a tool gave as a text is sent as that text, and an output beside the text as its own JSON', async (t) => {
+test('JSON that a tool returned as text is sent as that text, and an output in addition to the text as its own JSON', async (t) => {
   const sent = (more: object) => (unpack(answer(ended(more)).bytes) as { result: string }).result
   const text = '{ "n": 12345678901234567890, "z": 1.0 }'
   const about = { namespace: 'demo', name: 'text', description: 'Text.', inputSchema: { type: 'object' } } as const
@@ -202,7 +210,7 @@ test('JSON that a tool gave as a text is sent as that text, and an output beside
   assert.equal(sent({ output: { a: 1 }, content: [block('['.repeat(200_000))] }), '{"a":1}')
 })
 
-test('write-backs have the shape of the gateway: small files whole, large ones by their artifact', () => {
+test('effects have the shape of the gateway: small files inline, large ones by their artifact', () => {
   const about = { name: 'a.png', mimeType: 'image/png', digest: 'sha256:x', artifact: 'art_1' }
   const files = [
     { ...about, bytes: 2, content: Buffer.from([1, 2]) },
@@ -224,7 +232,7 @@ test('write-backs have the shape of the gateway: small files whole, large ones b
   })
 })
 
-test('every failure is an error with its code and nothing from inside; a stale catalog is a status', () => {
+test('every failure is an error with its code and without its cause; a stale catalog is a status', () => {
   for (const code of Object.keys(codes) as ErrorCode[]) {
     const error = new ToolError(code, 'It did not work.', { cause: new Error('internal-secret') })
     const replies = [answer({ kind: 'ended', result: failed(code), files: [] }), answer({ kind: 'refused', error })]
@@ -236,23 +244,27 @@ test('every failure is an error with its code and nothing from inside; a stale c
   }
 })
 
-test('what a tool sends goes to the stream for messages, when there is one', () => {
+test('a message of a tool goes to the stream for messages, when one is configured', () => {
   const sent = { callId: 'call_1', number: 3, message: { text: 'x' } }
   const outgoing = codec.send?.(addressed(decode(envelope)), sent, now)
   assert.equal(outgoing?.to, 'sg:stream:outbound')
   assert.deepEqual(unpack(outgoing?.bytes ?? Buffer.of()), {
-    ...{ correlation_id: 'c1', trace_id: 'trace-1', type: 'rich_message', number: 3, message: { text: 'x' } },
+    correlation_id: 'c1',
+    trace_id: 'trace-1',
+    type: 'rich_message',
+    number: 3,
+    message: { text: 'x' },
   })
   const silent = stargazerCodec({ mayReplyTo: options.mayReplyTo })
   assert.equal(silent.send?.(addressed(decode(envelope)), sent, now), undefined)
 })
 
-test('a dead letter is one map with the fields of the seed', () => {
+test('a dead letter is one map with the fields that the gateway expects', () => {
   const error = new ToolError('PAYLOAD_INVALID', 'No.')
   const bytes = pack(envelope)
-  const letter = codec.deadLetter?.(message(bytes, place), { error, deliveries: 3 }, now)
-  assert.equal(letter?.to, 'sg:stream:dlq')
-  assert.deepEqual(unpack(letter?.bytes ?? Buffer.of()), {
+  const deadLetter = codec.deadLetter?.(message(bytes, place), { error, deliveries: 3 }, now)
+  assert.equal(deadLetter?.to, 'sg:stream:dlq')
+  assert.deepEqual(unpack(deadLetter?.bytes ?? Buffer.of()), {
     ...{
       original_stream: 'sg:stream:tools',
       original_msg_id: '1700000000000-0',
@@ -260,13 +272,14 @@ test('a dead letter is one map with the fields of the seed', () => {
       attempt: 3,
       data: bytes,
     },
-    ...{ ts: 1_896_091_200.25, trace_id: 'trace-1' },
+    ts: 1_896_091_200.25,
+    trace_id: 'trace-1',
   })
   const huge = codec.deadLetter?.(message(Buffer.alloc(5_000_000)), { error, deliveries: 1 }, now)
   assert.ok((huge?.bytes.length ?? Infinity) < 1_100_000)
 })
 
-test('names that look like the end of a line stay data', () => {
+test('line separators in names stay data', () => {
   const body = { ...envelope, correlation_id: hostile, idem_key: hostile, tool_name: hostile }
   const decoded = decode(body)
   assert.equal(called(decoded).input.tool, hostile)
@@ -276,7 +289,7 @@ test('names that look like the end of a line stay data', () => {
   assert.doesNotMatch(error.message + JSON.stringify(error.details), /[\p{Cc}\u2028\u2029]|\\u001b/u)
 })
 
-test('any bytes are a call or refused, never an exception', () => {
+test('the codec decodes or refuses any bytes, and never throws', () => {
   const names = fc.constantFrom(...Object.keys(envelope), 'x')
   const values = fc.oneof(fc.jsonValue({ maxDepth: 3 }), fc.constantFrom(...Object.values(envelope)))
   const envelopes = fc.dictionary(names, values).map((value) => pack(value))

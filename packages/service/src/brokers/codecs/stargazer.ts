@@ -1,9 +1,9 @@
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
-import { copyJson } from '@gantry/core/internal/json/copy'
+import { isObject } from '@gantry/contract/internal/json'
 import { parseAnswer } from '@gantry/core/internal/json/parse'
-import type { CallInput } from '../../storage/call-input.ts'
-import type { ReplyAddress } from '../../storage/calls/call-store.ts'
-import type { Message } from '../transports/message.ts'
+import { copyJson } from '@gantry/core/internal/json/plain'
+import type { CallInput, ReplyAddress } from '../../storage/calls/call-store.ts'
+import type { Message } from '../transports/transport.ts'
 import {
   type Codec,
   defaultMessageLimits,
@@ -11,46 +11,52 @@ import {
   type MessageLimits,
   type Reply,
   type ReplyFile,
+  readMsgpack,
 } from './codec.ts'
 import {
   invalidMessage,
-  isObject,
-  isText,
+  isShortText,
   type MemberRules,
   object,
   required,
   text,
+  textMembers,
   withoutBlanks,
   wrongMembers,
 } from './members.ts'
 import { encodeMsgpack } from './msgpack.ts'
-import { readMsgpack } from './read-message.ts'
 import { callIdOf, effectsOf, endOf, errorOnWire, filesOf, placeKey, raisedText } from './wire.ts'
 
 export interface StargazerOptions {
-  /** Whether answers may be sent to the stream that an envelope names; see `stargazerReplyRule`. */
+  /** Whether replies may be sent to the stream that an envelope names; see `stargazerReplyRule`. */
   readonly mayReplyTo: (to: string) => boolean
-  /** Where messages go that tools send while they run; without it they have no place. */
+  /** The stream for messages of running tools; without it they are not sent. */
   readonly messagesTo?: string
-  /** Whether the text of an exception goes out; the name of its class does otherwise. */
+  /** Whether replies include the text of an exception; otherwise only the name of its class. */
   readonly errorText?: boolean
   /** `sg:stream:dlq` */
   readonly deadLettersTo?: string
-  /** The name that the gateway has for a tool, by its id; the id itself. What it calls is left as it calls it. */
+  /** The gateway's name of a tool, by its id; the id itself when absent. Names in requests are not translated here. */
   readonly toolName?: (id: string) => string
   readonly limits?: MessageLimits
 }
 
 const kind = 'stargazer'
 const members: MemberRules = {
-  ...{ correlation_id: text, reply_to: text, idem_key: text, schema_hash: text },
-  ...{ tool_name: required(text), tool_args: object, ctx: object },
+  correlation_id: text,
+  reply_to: text,
+  idem_key: text,
+  schema_hash: text,
+  tool_name: required(text),
+  tool_args: object,
+  ctx: object,
 }
 
 /**
- * The envelopes of the Stargazer gateway, MessagePack on a Redis stream. The sender is known by the session record at
- * `ctx.trace_id`, which the gateway wrote; what the envelope says of users, channels and platforms decides nothing. What
- * it says of the occasion goes to the tool as data. An envelope without a session is refused here, whatever the host would make of it.
+ * The envelopes of the Stargazer gateway, MessagePack on a Redis stream. The sender is identified by the session record
+ * at `ctx.trace_id`, which the gateway wrote; users, channels and platforms in the envelope have no authority. The
+ * context of the request goes to the tool as data. An envelope without a session is refused here, whatever identity the
+ * host has configured.
  */
 export function stargazerCodec(options: StargazerOptions): Codec {
   const { limits = defaultMessageLimits, deadLettersTo = 'sg:stream:dlq', messagesTo } = options
@@ -62,9 +68,9 @@ export function stargazerCodec(options: StargazerOptions): Codec {
       const read = readMsgpack(message.bytes, limits, binary)
       const value = withoutBlanks(read.value)
       const { reply_to } = value
-      const foreign = isText(reply_to) && !options.mayReplyTo(reply_to)
+      const foreign = isShortText(reply_to) && !options.mayReplyTo(reply_to)
       const error = read.error ?? (foreign ? foreignAddress('/reply_to') : wrongShape(value))
-      const address = isText(reply_to) && !foreign ? { address: addressOf(value, reply_to) } : {}
+      const address = isShortText(reply_to) && !foreign ? { address: addressOf(value, reply_to) } : {}
       if (error !== undefined) return { kind: 'invalid', error, ...address }
       const { schema_hash = '' } = value
       const input = inputOf(value, message)
@@ -90,15 +96,15 @@ export function stargazerCodec(options: StargazerOptions): Codec {
       if (reply.kind !== 'ended') return undefined
       const callId = callIdOf(reply.result)
       const { result, error } = replyOf(data, { ...reply, files: [] }, options)
-      const said = result === undefined ? { status: 'failed', error: error ?? '' } : { status: 'completed', result }
-      const short = Object.entries(said).map(([name, text]) => [name, shortened(text)])
+      const ending = result === undefined ? { status: 'failed', error: error ?? '' } : { status: 'completed', result }
+      const short = Object.entries(ending).map(([name, text]) => [name, shortened(text)])
       const fields = { ...taskFields(data, callId), ...Object.fromEntries(short), finished_at: secondsOf(now) }
       return { key: `${tasksBelow}${callId}`, fields, ttlMs: endedTaskMs }
     },
-    // The seed spreads these over the fields of the entry; here they are one map, as everything in the field `data` is.
+    // The gateway expects one map in the field `data`, and not one field of the entry for each member.
     deadLetter({ bytes, source, position }, { error, deliveries }, now) {
       const data = bytes.slice(0, limits.bytes)
-      const letter = {
+      const deadLetter = {
         original_stream: source,
         original_msg_id: position,
         error: error.message,
@@ -106,19 +112,19 @@ export function stargazerCodec(options: StargazerOptions): Codec {
         data,
       }
       const trace_id = traceIdOf(readMsgpack(bytes, limits).value)
-      return { to: deadLettersTo, bytes: encodeMsgpack({ ...letter, ts: now.getTime() / 1_000, trace_id }) }
+      return { to: deadLettersTo, bytes: encodeMsgpack({ ...deadLetter, ts: now.getTime() / 1_000, trace_id }) }
     },
   }
 }
 
-/** Where the gateway finds the record of a background task, by its id. */
+/** The prefix of the keys of background task records. */
 const tasksBelow = 'sg:task:'
 const runningTaskMs = 86_400_000
 const endedTaskMs = 3_600_000
-/** Of a result in the record of its task; the answer and `check_task` have the whole. */
+/** The limit of a result in the record of its task; the reply and `check_task` have the complete result. */
 const longestTaskText = 262_144
 
-/** The interim answer in place of a result; a reply like any other, so that the gateway needs no change. */
+/** The interim answer in place of a result; it has the form of a reply, so that the gateway needs no change. */
 function interimOf({ correlation_id = null }: JsonObject, callId: string) {
   const message = 'The tool is still running in the background. Call check_task with this task_id for its result.'
   return {
@@ -130,9 +136,7 @@ function interimOf({ correlation_id = null }: JsonObject, callId: string) {
 }
 
 function taskFields({ correlation_id, trace_id, tool_name }: JsonObject, callId: string) {
-  const named = { correlation_id, trace_id, tool_name }
-  const texts = Object.entries(named).flatMap(([name, value]) => (isText(value) ? [[name, value]] : []))
-  return { task_id: callId, ...(Object.fromEntries(texts) as { [name: string]: string }) }
+  return { task_id: callId, ...textMembers({ correlation_id, trace_id, tool_name }) }
 }
 
 function secondsOf(time: Date): string {
@@ -150,21 +154,22 @@ function wrongShape(value: JsonObject): ToolError | undefined {
   return new ToolError('UNAUTHENTICATED', 'The message names no session: /ctx/trace_id is missing or not a text.')
 }
 
-/** The session, or nothing. */
+/** The session id; empty when there is none. */
 function traceIdOf({ ctx }: JsonObject): string {
-  return isObject(ctx) && isText(ctx.trace_id) ? ctx.trace_id : ''
+  return isObject(ctx) && isShortText(ctx.trace_id) ? ctx.trace_id : ''
 }
 
 function addressOf(value: JsonObject, to: string): ReplyAddress {
   const { correlation_id, tool_name } = value
   const data = {
-    ...{ correlation_id: isText(correlation_id) ? correlation_id : null, trace_id: traceIdOf(value) },
-    ...(isText(tool_name) ? { tool_name } : {}),
+    correlation_id: isShortText(correlation_id) ? correlation_id : null,
+    trace_id: traceIdOf(value),
+    ...(isShortText(tool_name) ? { tool_name } : {}),
   }
   return { codec: kind, transport: 'redis', to, data }
 }
 
-/** Without a key of the sender, the id that it knows the call by is as good. */
+/** Without a key of the sender, its correlation id is the idempotency key. */
 function inputOf(value: JsonObject, message: Message): CallInput {
   const { idem_key, correlation_id, tool_name, tool_args = {} } = value
   const idempotencyKey = String(idem_key ?? correlation_id ?? placeKey(message))
@@ -172,28 +177,30 @@ function inputOf(value: JsonObject, message: Message): CallInput {
   return { kind: 'call', tool: String(tool_name), args: tool_args, idempotencyKey, ...origin }
 }
 
-const isLabel = (value: Json): boolean => isText(value) || typeof value === 'number'
-/** The members of `ctx` that say of the occasion and not of the sender, and what each may be. */
+const isLabel = (value: Json): boolean => isShortText(value) || typeof value === 'number'
+/** The members of `ctx` that describe the request and not its sender, and the check of each. */
 const occasion: { readonly [name: string]: (value: Json) => boolean } = {
-  ...{ user_name: isLabel, message_id: isLabel, observability_request_id: isLabel },
-  disclosed_skill_ids: (value) => Array.isArray(value) && value.every(isText),
+  user_name: isLabel,
+  message_id: isLabel,
+  observability_request_id: isLabel,
+  disclosed_skill_ids: (value) => Array.isArray(value) && value.every(isShortText),
   room_context: () => true,
 }
 const occasionLimits = { bytes: 16_384, depth: 16, nodes: 1_000 }
 
-/** What the envelope says of the occasion, for the tool; what is too large or of another type is named in `omitted`. */
+/** The context of the request for the tool; a member that is too large or of another type is named in `omitted`. */
 function originOf({ ctx }: JsonObject): Pick<CallInput, 'origin'> {
   const given = isObject(ctx) ? withoutBlanks(ctx) : {}
   const origin: JsonObject = {}
   const omitted: string[] = []
-  let room = occasionLimits.bytes
+  let bytesLeft = occasionLimits.bytes
   for (const [name, fits] of Object.entries(occasion)) {
     const value = given[name]
     if (value === undefined) continue
-    const copied = fits(value) ? copyWithin(value, room) : undefined
+    const copied = fits(value) ? copyWithin(value, bytesLeft) : undefined
     if (copied === undefined) omitted.push(name)
     else origin[name] = copied
-    room -= copied === undefined ? 0 : Buffer.byteLength(JSON.stringify(copied))
+    bytesLeft -= copied === undefined ? 0 : Buffer.byteLength(JSON.stringify(copied))
   }
   if (omitted.length > 0) origin.omitted = omitted
   return Object.keys(origin).length === 0 ? {} : { origin }
@@ -238,7 +245,7 @@ function replyOf(
   }
 }
 
-/** The text that the tool gave, as the seed sends it; of an output that was none, its JSON. */
+/** The text that the tool returned; for an output that was not text, its JSON. */
 function textOf(output: Json, reply: Reply): string {
   if (typeof output === 'string') return output
   const json = JSON.stringify(output)
@@ -247,7 +254,10 @@ function textOf(output: Json, reply: Reply): string {
   return given.length === 1 && only?.type === 'text' && isTextOf(only.text, json) ? only.text : json
 }
 
-/** Whether the output was read from the text: one that was redacted, cut or is beside the text has another value. */
+/**
+ * Whether the output was parsed from the text: a redacted or truncated one, or an output in addition to the text, has another
+ * value.
+ */
 function isTextOf(text: string, json: string): boolean {
   try {
     return JSON.stringify(parseAnswer(text)) === json
@@ -261,14 +271,14 @@ function fileOnWire({ name, mimeType, content, artifact, bytes, digest }: ReplyF
   return content === undefined ? { ...about, artifact, bytes, digest } : { ...about, data: content }
 }
 
-/** Redis keys that the gateway and the worker keep other things under. */
+/** Redis keys that the gateway and the worker use for other data. */
 const otherKeys = /^sg:(?:pubsub|tools:(?:session|catalog|claim|result)):/
-/** Printable ASCII without what a pattern of Redis would read. */
+/** Printable ASCII without the special characters of Redis patterns. */
 const plainKey = /^sg:[^\s*?[\]\\]{1,197}$/
 
 /**
- * The usual rule for where answers may go: a stream of the gateway that calls itself one for replies, and none of the
- * reserved ones, which are those of jobs, dead letters and messages.
+ * The default rule for reply streams: a stream of the gateway that is named as one for replies, and none of the
+ * reserved streams, which are those of calls, dead letters and messages.
  */
 export function stargazerReplyRule(reserved: readonly string[]): (to: string) => boolean {
   return (to) => {

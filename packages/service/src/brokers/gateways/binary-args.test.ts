@@ -19,12 +19,12 @@ const schema: JsonSchema = {
   $defs: { blob: bytes, loop: { anyOf: [{ $ref: '#/$defs/loop' }, { $ref: '#/$defs/loop' }] } },
 }
 
-test('binary data is taken where the schema says base64, through lists, maps and references', () => {
+test('binary data is accepted where the schema has base64, through lists, maps and references', () => {
   const places = ['/image', '/openapi', '/list/3', '/pair/1', '/map/any', '/a~1b']
   assert.doesNotThrow(() => refuseBinary(schema, places))
 })
 
-test('binary data is refused with its path where the schema takes text only, or nothing', () => {
+test('binary data is refused with its path where the schema has plain text, or nothing', () => {
   for (const place of ['/text', '/image/0', '/pair/0', '/pair/2', '/unknown', '/loop', '/__proto__', '/constructor']) {
     assert.throws(() => refuseBinary(schema, ['/image', place]), {
       code: 'INPUT_INVALID',

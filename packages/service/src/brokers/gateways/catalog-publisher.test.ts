@@ -20,15 +20,21 @@ test('a gateway finds the tools behind the pointer, with digests, flags, permiss
   const { tools, permissions, schema_hash, version } = await readAsGateway(redis, place.prefix)
   assert.deepEqual([schema_hash, version, permissions], [written.hash, 1, { fetch: ['discord:1'] }])
   assert.deepEqual(tools[0], {
-    ...{ name: 'add', description: 'The tool math:add.', allow_repeat: true, no_background: false },
+    name: 'add',
+    description: 'The tool math:add.',
+    allow_repeat: true,
+    no_background: false,
     parameters: { type: 'object', properties: { a: { type: 'number' } } },
-    ...{ id: 'math:add', version: '1.0.0', effect: 'read', digest: written.digests.get('math:add') },
+    id: 'math:add',
+    version: '1.0.0',
+    effect: 'read',
+    digest: written.digests.get('math:add'),
   })
   assert.deepEqual([tools[1]?.name, tools[1]?.allow_repeat], ['fetch', false])
   assert.equal(JSON.stringify(tools).includes('net'), false)
 })
 
-test('tools stand in the order of the names that gateways know them by', async (t) => {
+test('the published tools are sorted by their gateway names', async (t) => {
   const redis = await engine.open(t)
   const place = freshPlace()
   await publishCatalog(redis, await writtenOf(t, [toolOf('a:zeta'), toolOf('b:alpha')]), place)
@@ -36,19 +42,19 @@ test('tools stand in the order of the names that gateways know them by', async (
   assert.deepEqual(names, ['alpha', 'zeta'])
 })
 
-test('gateways that listen are told of the version and its hash in JSON', async (t) => {
+test('subscribed gateways are notified of the version and its hash in JSON', async (t) => {
   const redis = await engine.open(t)
   const place = freshPlace()
-  const told = Promise.withResolvers<Buffer | undefined>()
-  const stop = await redis.subscribe(place.channel, told.resolve)
+  const notified = Promise.withResolvers<Buffer | undefined>()
+  const stop = await redis.subscribe(place.channel, notified.resolve)
   t.after(stop)
   const written = await writtenOf(t, [add])
   await publishCatalog(redis, written, place)
-  const notice = JSON.parse(textOf(await told.promise)) as unknown
+  const notice = JSON.parse(textOf(await notified.promise)) as unknown
   assert.deepEqual(notice, { version: 1, schema_hash: written.hash })
 })
 
-test('the hash is the same for the same tools in any order, and another when any part that a model sees is', async (t) => {
+test('the hash is the same for the same tools in any order, and differs when any part visible to a model differs', async (t) => {
   const schema = { type: 'object', properties: { a: { type: 'number' }, b: { type: 'string' } }, required: ['a'] }
   const turned = { required: ['a'], properties: { b: { type: 'string' }, a: { type: 'number' } }, type: 'object' }
   const [one, other] = [toolOf('math:add', { inputSchema: schema }), toolOf('web:fetch')]
@@ -68,13 +74,13 @@ test('the hash is the same for the same tools in any order, and another when any
   assert.equal(new Set([hash, ...hashes]).size, changes.length + 1)
 })
 
-test('workers that publish the same catalog at once make one version of it, and tell of it once', async (t) => {
+test('workers that publish the same catalog concurrently make one version and send one notification', async (t) => {
   const workers = await Promise.all(Array.from({ length: 8 }, () => engine.open(t)))
   const [redis] = workers
   assert.ok(redis)
   const place = freshPlace()
-  const heard: unknown[] = []
-  t.after(await redis.subscribe(place.channel, (message) => heard.push(textOf(message))))
+  const received: unknown[] = []
+  t.after(await redis.subscribe(place.channel, (message) => received.push(textOf(message))))
   const extra = await writtenOf(t, [add, fetchIt])
   const same = await Promise.all(workers.map(() => writtenOf(t, [add, fetchIt])))
   const published = await Promise.all(
@@ -88,11 +94,11 @@ test('workers that publish the same catalog at once make one version of it, and 
   )
   assert.equal(textOf(await redis.call(['GET', `${place.prefix}:seq`])), '1')
   await publishCatalog(redis, await writtenOf(t, [add]), place)
-  while (heard.length < 2) await turn()
-  assert.equal(heard.length, 2)
+  while (received.length < 2) await turn()
+  assert.equal(received.length, 2)
 })
 
-test('other permissions are another version under the same hash', async (t) => {
+test('changed permissions make a new version under the same hash', async (t) => {
   const redis = await engine.open(t)
   const place = freshPlace()
   const before = await writtenOf(t, [fetchIt], { usersOf: () => ['discord:1'] })
@@ -103,7 +109,7 @@ test('other permissions are another version under the same hash', async (t) => {
   assert.deepEqual((await readAsGateway(redis, place.prefix)).permissions, { fetch: ['discord:2'] })
 })
 
-test('versions that are over go after a time, the last few aside at once, and the current one stays', async (t) => {
+test('former versions expire, all but the last few at once, and the current one stays', async (t) => {
   const redis = await engine.open(t)
   const place = freshPlace()
   const catalogs = [await writtenOf(t, [add]), await writtenOf(t, [fetchIt])]
@@ -122,7 +128,7 @@ test('versions that are over go after a time, the last few aside at once, and th
   assert.ok(digests > 3_000_000)
 })
 
-test('in a rolling deploy the newest stays current as long as somebody stands for it, then the others take over', async (t) => {
+test('in a rolling deploy the newest catalog stays current while a live process serves it, then the others take over', async (t) => {
   const redis = await engine.open(t)
   const place = freshPlace()
   const [old, young] = [await writtenOf(t, [add]), await writtenOf(t, [add, fetchIt])]
@@ -134,7 +140,7 @@ test('in a rolling deploy the newest stays current as long as somebody stands fo
   assert.equal(await keepCatalog(redis, old, place), true)
   assert.equal(Number(await redis.call(['EXISTS', digestsKey(old.hash, place.prefix)])), 1)
   assert.equal((await readAsGateway(redis, place.prefix)).schema_hash, young.hash)
-  // Nobody says any more that he has the younger one: its workers have gone.
+  // No process renews the mark of the younger one: its workers have stopped.
   await redis.call(['DEL', `${digestsKey(young.hash, place.prefix)}:alive`])
   assert.equal(await keepCatalog(redis, old, place), false)
   await publishCatalog(redis, old, place)
@@ -144,7 +150,7 @@ test('in a rolling deploy the newest stays current as long as somebody stands fo
   )
 })
 
-test('a catalog that Redis lost, or of which it lost a part, is to be published again', async (t) => {
+test('keepCatalog reports a catalog that Redis lost in whole or in part, so that it is published again', async (t) => {
   const redis = await engine.open(t)
   const written = await writtenOf(t, [add])
   for (const part of [':current', ':state', ':v1']) {
@@ -159,7 +165,7 @@ test('a catalog that Redis lost, or of which it lost a part, is to be published 
   }
 })
 
-test('a pointer that somebody else moved is taken for another catalog, and does no harm', async (t) => {
+test('a pointer that another program changed is treated as another catalog, and does no harm', async (t) => {
   const redis = await engine.open(t)
   const place = freshPlace()
   const written = await writtenOf(t, [add])
@@ -168,7 +174,7 @@ test('a pointer that somebody else moved is taken for another catalog, and does 
   assert.deepEqual(await publishCatalog(redis, written, place), { version: 2, fresh: true })
 })
 
-test('a tool that is too large is left out and named, and the others are there', async (t) => {
+test('a tool that is too large is left out and reported, and the others are published', async (t) => {
   const large = toolOf('big:one', { description: 'x'.repeat(5_000) })
   const { leftOut, digests } = await writtenOf(t, [add, large, fetchIt], { toolBytes: 2_000 })
   assert.deepEqual([leftOut, [...digests.keys()].sort()], [['big:one'], ['math:add', 'web:fetch']])
@@ -187,7 +193,7 @@ test('a catalog without tools can be published and kept', async (t) => {
   assert.deepEqual((await readAsGateway(redis, place.prefix)).tools, [])
 })
 
-test('10,000 tools are published whole, and others get their turn while they are written', async (t) => {
+test('10,000 tools are published completely, without blocking the event loop', async (t) => {
   const redis = await engine.open(t)
   const place = freshPlace()
   const schema = { type: 'object', properties: { text: { type: 'string' }, count: { type: 'integer' } } }
@@ -210,7 +216,7 @@ test('10,000 tools are published whole, and others get their turn while they are
   t.diagnostic(`${written.bytes.length} bytes, ${turns} turns`)
 })
 
-test('while Redis is away publishing fails, and works when it is back', async (t) => {
+test('publishing fails while Redis is unavailable, and works when it is back', async (t) => {
   const redis = await engine.open(t)
   const server = await engine.server(t)
   const place = freshPlace()

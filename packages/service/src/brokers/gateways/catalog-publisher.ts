@@ -1,20 +1,25 @@
+import { setTimeout } from 'node:timers/promises'
+import { unlessAborted } from '@gantry/core/internal/resilience/abort'
+import { createWakeSignal } from '../../storage/wake-signal.ts'
 import type { RedisConnections } from '../transports/redis/connection.ts'
-import { listOf, numberOf, textOf } from '../transports/redis/reply.ts'
-import type { WrittenCatalog } from './write-catalog.ts'
+import { abortedWait, listOf, numberOf, textOf } from '../transports/redis/reply.ts'
+import type { GatewayView, Listing } from './gateway-names.ts'
+import { type WriteOptions, type WrittenCatalog, writeCatalog } from './write-catalog.ts'
 
-/** What is needed of Redis here. */
 export type CatalogRedis = Pick<RedisConnections, 'call' | 'cluster'>
 
 export interface PublishOptions {
-  /** What the names of the keys begin with; `sg:tools:catalog` when absent. */
+  /** The prefix of the keys; `sg:tools:catalog` when absent. */
   readonly prefix?: string
   /** `sg:pubsub:tools:catalog` when absent. */
   readonly channel?: string
-  /** For how long versions and digests of a catalog are known after its last publisher has gone; an hour when absent. */
+  /**
+   * The time after which versions and digests of a catalog expire once its last publisher has stopped; an hour when absent.
+   */
   readonly keepMs?: number
 }
 
-/** What became of a catalog: published as this version, or there already. */
+/** The result of publishing: a new version, or the existing one. */
 export interface Published {
   readonly version: number
   readonly fresh: boolean
@@ -24,20 +29,20 @@ const usualPrefix = 'sg:tools:catalog'
 const usualChannel = 'sg:pubsub:tools:catalog'
 const hour = 3_600_000
 const fieldsAtOnce = 500
-/** However often the tools change, there are no more old versions than these. */
+/** The most former versions that are kept, however often the tools change. */
 const versionsKept = 16
-/** Whoever has a catalog says so several times in this time. */
+/** A process that serves a catalog renews its mark several times within this time. */
 const aliveMs = 20_000
 
-/** Under which the digests of a catalog are kept, by `namespace:name`. */
+/** The key of a catalog's digests, by `namespace:name`. */
 export function digestsKey(hash: string, prefix = usualPrefix): string {
   return `${prefix}:hash:${hash}`
 }
 
 /**
- * Compares, moves and tells in one step, so that two who publish the same at once make one version of it. `state` says
- * of which version we know what is in it; a pointer that somebody else moved does not fit it, and counts as another
- * catalog. What was current before goes after a time, and with it what is older than the last few.
+ * Compares, moves the pointer and notifies atomically, so that processes that publish the same catalog concurrently
+ * make one version of it. `state` holds the version whose content is known; a pointer that another program moved does
+ * not match it and counts as another catalog. The former version expires, and only the last few are kept.
  */
 const moveScript = `
 local current = redis.call('GET', KEYS[2])
@@ -56,8 +61,8 @@ return { seq, 1 }
 `
 
 /**
- * Whether somebody stands for what is current: its version is there, and somebody has said of late that he has it. We
- * say so of our own, and keep its digests from being forgotten.
+ * Whether the current version exists and a live process serves it. The script also renews the mark and the digests of
+ * the caller's own catalog.
  */
 const keepScript = `
 local own = redis.call('PEXPIRE', KEYS[3], ARGV[2])
@@ -71,10 +76,10 @@ return { own, redis.call('EXISTS', ARGV[3] .. hash .. ':alive') }
 `
 
 /**
- * Makes a catalog the current one, unless it is already, and tells the gateways: `{"version", "schema_hash"}` as JSON on
- * the channel, which is what theirs read. Digests are there before anybody can see the hash.
- * - Concurrency: any number of processes, with the same catalog or others; the last one stays.
- * - Errors: STORE_UNAVAILABLE; done again, it does what is left to do.
+ * Makes a catalog the current one, unless it is already, and notifies the gateways with `{"version", "schema_hash"}` as
+ * JSON on the channel. Digests are written before the hash becomes visible.
+ * - Concurrency: any number of processes, with the same catalog or others; the last one wins.
+ * - Errors: STORE_UNAVAILABLE; a repeated call completes the work.
  */
 export async function publishCatalog(
   redis: CatalogRedis,
@@ -95,8 +100,8 @@ export async function publishCatalog(
 }
 
 /**
- * Keeps what is known of a catalog from being forgotten while a process has it. False when it must be published again:
- * Redis lost it, or what is current belongs to nobody who is still there.
+ * Renews a catalog while a process serves it. False when it must be published again: Redis lost it, or no live process
+ * serves the current one.
  */
 export async function keepCatalog(
   redis: CatalogRedis,
@@ -110,18 +115,18 @@ export async function keepCatalog(
     ? await keepPointer(redis, own, prefix, keepMs)
     : await redis.call(['EVAL', keepScript, keys.length, ...keys, ...parameters])
   const [kept, alive] = listOf(asked)
-  // Whoever slept for too long says again what he knows, and leaves the pointer to those who were awake.
+  // A process that was suspended for too long writes its digests again and leaves the pointer unchanged.
   if (numberOf(kept) === 0) await keepDigests(redis, written, own, keepMs)
   return numberOf(alive) === 1
 }
 
-/** Whether a hash is that of the catalog that gateways are shown now, whoever has published it. */
+/** Whether the hash is that of the current catalog, of any publisher. */
 export async function isCurrent(redis: CatalogRedis, hash: string, prefix = usualPrefix): Promise<boolean> {
   const state = textOf(await redis.call(['GET', `${prefix}:state`]))
   return /^[0-9a-f]{64}$/.test(hash) && state.endsWith(`:${hash}`)
 }
 
-/** An empty catalog has a hash as well, and a key without fields would not be there. */
+/** An empty catalog has a hash as well, and a key without fields would not exist. */
 async function keepDigests(
   redis: CatalogRedis,
   { digests }: WrittenCatalog,
@@ -145,8 +150,8 @@ interface Moved {
 }
 
 /**
- * What `moveScript` does, command by command, for a cluster, whose servers share the keys that gateways know by name. Two
- * who publish the same at once may then make two versions of it, of which the last one stays.
+ * `moveScript` as single commands, for a cluster, whose servers share the keys that gateways know by name. Processes
+ * that publish the same catalog concurrently may then make two versions of it, of which the last one wins.
  */
 async function movePointer(redis: CatalogRedis, moved: Moved): Promise<Published> {
   const { prefix, keepMs, state, content, hash, channel } = moved
@@ -164,7 +169,7 @@ async function movePointer(redis: CatalogRedis, moved: Moved): Promise<Published
   return { version: number, fresh: true }
 }
 
-/** What `keepScript` does and answers, command by command. */
+/** `keepScript` as single commands. */
 async function keepPointer(redis: CatalogRedis, own: string, prefix: string, keepMs: number): Promise<number[]> {
   const kept = numberOf(await redis.call(['PEXPIRE', own, keepMs])) ?? 0
   await redis.call(['SET', `${own}:alive`, 1, 'PX', Math.min(aliveMs, keepMs)])
@@ -181,4 +186,150 @@ async function textAt(redis: CatalogRedis, key: string): Promise<string> {
 
 async function exists(redis: CatalogRedis, key: string): Promise<boolean> {
   return (await redis.call(['EXISTS', key])) === 1
+}
+
+export interface PublishingOptions extends PublishOptions, WriteOptions {
+  readonly redis: CatalogRedis
+  /** The executor of the current configuration. */
+  readonly executor: () => Listing
+  readonly view: GatewayView
+  /** Receives every version that this process made, with the ids of tools that were too large for it. */
+  readonly published?: (published: Published & Pick<WrittenCatalog, 'hash' | 'leftOut'>) => void
+  /** Receives the reason when publishing failed; it is retried. */
+  readonly failed: (error: unknown) => void
+  readonly times?: Partial<PublishingTimes>
+}
+
+interface PublishingTimes {
+  /** The interval of renewals. */
+  readonly keepEveryMs: number
+  /** The delay from a change to its publication; doubled each time while changes continue. */
+  readonly firstPauseMs: number
+  readonly longestPauseMs: number
+  /** The longest wait for backends that have not listed their tools yet. */
+  readonly readyMs: number
+}
+
+/** Keeps the published catalog equal to the tools of the executor. */
+interface CatalogPublishing {
+  /** The catalog that was written last; waits for the first one. Rejects with CANCELLED when the signal aborts. */
+  written(signal: AbortSignal): Promise<WrittenCatalog>
+  /** Call when the configuration or its permissions changed. */
+  changed(): void
+  /** Stops publishing; the published catalog stays. */
+  stop(): Promise<void>
+}
+
+const usualTimes: PublishingTimes = { keepEveryMs: 5_000, firstPauseMs: 500, longestPauseMs: 30_000, readyMs: 10_000 }
+
+/**
+ * Publishes the catalog, and again whenever it changes, in the background.
+ *
+ * ## States
+ * - `writing`: the catalog is written from the tools of the executor; this needs no Redis.
+ * - `publishing`: the written catalog is sent to Redis.
+ * - `keeping`: the published catalog is kept from expiring.
+ *
+ * ## Transitions
+ * - `writing` → `publishing`: the catalog is written.
+ * - `publishing` → `publishing`: Redis is unavailable; retried after pauses that grow.
+ * - `publishing` → `keeping`: Redis has the catalog.
+ * - `keeping` → `publishing`: Redis lost the catalog, or no live process has published the current one.
+ * - any → `writing`: the tools or the configuration changed. A pause collects further changes, and it grows while they
+ *   continue, so that a backend whose tools change every second does not fill Redis.
+ */
+export function startCatalogPublishing(options: PublishingOptions): CatalogPublishing {
+  const { redis, view, executor, failed } = options
+  const times = { ...usualTimes, ...options.times }
+  const life = new AbortController()
+  const wakeSignal = createWakeSignal()
+  const first = Promise.withResolvers<WrittenCatalog>()
+  const followed = new WeakSet<Listing>()
+  let latest: WrittenCatalog | undefined
+  let changed = true
+  let due = true
+  let wroteAt = Number.NEGATIVE_INFINITY
+
+  const change = (): void => {
+    changed = true
+    wakeSignal.ring()
+  }
+  const follow = (source: Listing): void => {
+    if (followed.has(source)) return
+    followed.add(source)
+    source.catalog.subscribe(() => {
+      if (source === executor()) change()
+    })
+  }
+  const askBackends = async (source: Listing): Promise<void> => {
+    const time = AbortSignal.timeout(times.readyMs)
+    await source.ready({ signal: AbortSignal.any([life.signal, time]) }).catch(() => undefined)
+  }
+  const write = async (): Promise<void> => {
+    const source = executor()
+    follow(source)
+    await askBackends(source)
+    changed = false
+    latest = await writeCatalog(source, view, life.signal, options).catch((error: unknown) => {
+      changed = true
+      throw error
+    })
+    due = true
+    wroteAt = performance.now()
+    first.resolve(latest)
+  }
+  const publish = async (written: WrittenCatalog): Promise<void> => {
+    due = due || !(await keepCatalog(redis, written, options))
+    if (!due) return
+    const published = await publishCatalog(redis, written, options)
+    due = false
+    if (published.fresh) options.published?.({ ...published, hash: written.hash, leftOut: written.leftOut })
+  }
+  const step = async (): Promise<void> => {
+    if (changed) await write()
+    else await askBackends(executor())
+    if (latest !== undefined) await publish(latest)
+  }
+  const run = async (): Promise<void> => {
+    const [settling, failing] = [growing(times), growing(times)]
+    while (!life.signal.aborted) {
+      try {
+        await step()
+        failing.reset()
+        if (!changed) await wakeSignal.wait(times.keepEveryMs, life.signal)
+      } catch (error) {
+        if (!life.signal.aborted) failed(error)
+        await wakeSignal.wait(failing.next(), life.signal)
+      }
+      if (!changed) continue
+      if (performance.now() - wroteAt > times.keepEveryMs) settling.reset()
+      await setTimeout(settling.next(), undefined, life).catch(() => undefined)
+    }
+  }
+  const running = run()
+  return {
+    async written(signal) {
+      return latest ?? unlessAborted(first.promise, AbortSignal.any([signal, life.signal]), abortedWait)
+    },
+    changed: change,
+    async stop() {
+      life.abort()
+      await running
+    },
+  }
+}
+
+/** A pause that doubles each time. */
+function growing({ firstPauseMs, longestPauseMs }: PublishingTimes): { next(): number; reset(): void } {
+  let ms = firstPauseMs
+  return {
+    next() {
+      const pause = ms
+      ms = Math.min(ms * 2, longestPauseMs)
+      return pause
+    },
+    reset() {
+      ms = firstPauseMs
+    },
+  }
 }

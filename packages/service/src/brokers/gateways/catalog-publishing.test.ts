@@ -5,7 +5,7 @@ import type { Backend, Executor } from '@gantry/core'
 import { createExecutor } from '@gantry/tools'
 import { redisForFile } from '../transports/redis/redis.fixture.ts'
 import { executorOf, freshPlace, never, readAsGateway, toolOf, view } from './catalog.fixture.ts'
-import { type PublishingOptions, startCatalogPublishing } from './catalog-publishing.ts'
+import { type PublishingOptions, startCatalogPublishing } from './catalog-publisher.ts'
 import { listenConfigUpdates } from './redis-gateway.ts'
 
 const engine = redisForFile()
@@ -22,7 +22,7 @@ async function until(check: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await check())) await pause(2)
 }
 
-test('a catalog is published, and again whenever a tool or the whole configuration changes', async (t) => {
+test('the catalog is published at the start, and again whenever a tool or the configuration changes', async (t) => {
   const redis = await engine.open(t)
   const place = freshPlace()
   const state: { executor: Executor } = { executor: executorOf(t, toolOf('math:add')) }
@@ -39,7 +39,7 @@ test('a catalog is published, and again whenever a tool or the whole configurati
   assert.equal((await written(never)).digests.has('math:multiply'), true)
 })
 
-test('without Redis the catalog is known all the same, and published when Redis comes', async (t) => {
+test('without Redis the catalog is available in the process, and published when Redis is back', async (t) => {
   const redis = await engine.open(t)
   const server = await engine.server(t)
   const place = freshPlace()
@@ -53,7 +53,7 @@ test('without Redis the catalog is known all the same, and published when Redis 
   assert.equal((await readAsGateway(redis, place.prefix)).schema_hash, hash)
 })
 
-test('what Redis lost is published again without anybody asking', async (t) => {
+test('a catalog that Redis lost is published again without a change', async (t) => {
   const redis = await engine.open(t)
   const place = freshPlace()
   const executor = executorOf(t, toolOf('math:add'))
@@ -72,7 +72,9 @@ test('two workers of different deploys do not take the pointer from each other',
   const looks = [0, 0]
   const worker = (index: number, executor: Executor) =>
     start(t, {
-      ...{ executor: () => executor, ...place, published: ({ version }) => versions.push(version) },
+      executor: () => executor,
+      ...place,
+      published: ({ version }) => versions.push(version),
       redis: {
         cluster: false,
         call(command) {
@@ -89,17 +91,23 @@ test('two workers of different deploys do not take the pointer from each other',
   assert.equal((await readAsGateway(redis, place.prefix)).schema_hash, (await second.written(never)).hash)
 })
 
-test('whoever waits for a catalog is let go when he no longer wants it, and when it all ends', async (t) => {
+test('a wait for a catalog ends when its signal aborts, and when publishing stops', async (t) => {
   const redis = await engine.open(t)
   const backend: Backend = {
-    ...{ kind: 'test', name: 'slow', call: () => undefined },
+    kind: 'test',
+    name: 'slow',
+    call: () => undefined,
     discover: (signal) => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
   }
   const executor = createExecutor({ backends: [backend] })
   t.after(() => executor.close({ graceMs: 1 }))
   const signal = AbortSignal.timeout(5)
   const { written, stop } = startCatalogPublishing({
-    ...{ redis, view, executor: () => executor, ...freshPlace(), failed: () => undefined },
+    redis,
+    view,
+    executor: () => executor,
+    ...freshPlace(),
+    failed: () => undefined,
     times: { ...times, readyMs: 600_000 },
   })
   await assert.rejects(written(signal), { code: 'CANCELLED' })
@@ -108,7 +116,7 @@ test('whoever waits for a catalog is let go when he no longer wants it, and when
   await waiting
 })
 
-test('a message reloads, many at once do so one after the other, and a failure is told and followed by the next', async (t) => {
+test('each message reloads the configuration, reloads do not overlap, and a failed one is reported and followed by the next', async (t) => {
   const redis = await engine.open(t)
   const channel = `${freshPlace().channel}:config`
   const failures: unknown[] = []
@@ -133,7 +141,7 @@ test('a message reloads, many at once do so one after the other, and a failure i
   assert.equal(await redis.call(['PUBLISH', channel, 'late']), 0)
 })
 
-test('after Redis was away the configuration is read again, because a message may have been missed', async (t) => {
+test('the configuration is reloaded after an outage of Redis, because a message may have been missed', async (t) => {
   const redis = await engine.open(t)
   const server = await engine.server(t)
   const channel = `${freshPlace().channel}:config`
@@ -150,7 +158,7 @@ test('after Redis was away the configuration is read again, because a message ma
   await until(() => reloads >= 2)
 })
 
-test('a channel that cannot be listened to at first is listened to later', async (t) => {
+test('a failed subscription to the channel is retried', async (t) => {
   const redis = await engine.open(t)
   const server = await engine.server(t)
   const channel = `${freshPlace().channel}:config`

@@ -34,7 +34,7 @@ async function workerOf(
 const [add, fetchIt] = [toolOf('math:add'), toolOf('web:fetch')]
 const changed = toolOf('web:fetch', { description: 'Fetches it in another way.' })
 
-test('a request with the hash of the catalog is fresh, with any other that nobody knows stale', async (t) => {
+test('a request with the hash of the catalog is fresh, with an unknown hash stale', async (t) => {
   const { judge, hash } = await workerOf(t, [add], freshPlace().prefix)
   assert.equal(await judge(hash, 'math:add'), 'fresh')
   for (const other of ['0'.repeat(64), hash.toUpperCase(), `${hash} `, `${hash}\n`, '*', 'x', '__proto__']) {
@@ -42,7 +42,7 @@ test('a request with the hash of the catalog is fresh, with any other that nobod
   }
 })
 
-test('a request without a hash asks for the tool as it is now, unless the configuration wants one', async (t) => {
+test('a request without a hash is fresh, unless the configuration requires a hash', async (t) => {
   const { prefix } = freshPlace()
   const strict = await workerOf(t, [add], prefix, { requireHash: true })
   for (const none of [undefined, '']) assert.equal(await strict.judge(none, 'math:add'), 'stale')
@@ -74,7 +74,7 @@ test('a tool that changed after the catalog was written is stale even under its 
   assert.deepEqual([await judge(hash, 'web:fetch'), await judge(hash, 'math:add')], ['stale', 'fresh'])
 })
 
-test('a plain name that has come to mean another tool is stale', async (t) => {
+test('a plain name that now means another tool is stale', async (t) => {
   const { prefix } = freshPlace()
   const before = await workerOf(t, [toolOf('a:search')], prefix)
   const after = await workerOf(t, [toolOf('b:search')], prefix)
@@ -83,7 +83,7 @@ test('a plain name that has come to mean another tool is stale', async (t) => {
   assert.equal(await after.judge(before.hash, names.find('search')), 'stale')
 })
 
-test('hostile hashes do not reach Redis, and what was found there is asked for once', async (t) => {
+test('malformed hashes do not reach Redis, and the digests of a known hash are read once', async (t) => {
   const { prefix } = freshPlace()
   const redis = await engine.open(t)
   const asked: unknown[] = []
@@ -106,7 +106,7 @@ test('hostile hashes do not reach Redis, and what was found there is asked for o
   assert.equal(await young.judge(wrong, 'math:add'), 'stale')
 })
 
-test('while Redis is away a request with another hash is neither, and one with our own is fresh', async (t) => {
+test('while Redis is unavailable a request with another hash fails, and one with the worker’s own hash is fresh', async (t) => {
   const { prefix } = freshPlace()
   const old = await workerOf(t, [add, fetchIt], prefix)
   const young = await workerOf(t, [add], prefix)

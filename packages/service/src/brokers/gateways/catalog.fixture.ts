@@ -46,7 +46,7 @@ export async function writtenOf(
 /** Keys and a channel that no other test uses. */
 export function freshPlace(): Required<Pick<PublishOptions, 'prefix' | 'channel'>> {
   const name = `test:${randomUUID()}`
-  return { prefix: name, channel: `${name}:told` }
+  return { prefix: name, channel: `${name}:notifications` }
 }
 
 export interface ReadCatalog {

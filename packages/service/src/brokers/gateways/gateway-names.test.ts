@@ -30,7 +30,7 @@ const failureOf = (work: () => unknown): ToolError => {
   throw new Error('nothing was refused')
 }
 
-test('a tool is found by its id, by the name that formats give it, and by its plain name', () => {
+test('a tool is found by its id, by its name in tool formats, and by its plain name', () => {
   const names = gatewayNames(entriesOf('math:add', 'web:fetch'))
   assert.equal(names.find('math:add'), 'math:add')
   assert.equal(names.find('math:add:1.0.0'), 'math:add:1.0.0')
@@ -39,15 +39,15 @@ test('a tool is found by its id, by the name that formats give it, and by its pl
   assert.equal(names.nameFor('math:add'), 'add')
 })
 
-test('a plain name that two tools have is refused with both, and each is called by its whole name', () => {
+test('a plain name that two tools share is refused with both ids, and each is published under its full name', () => {
   const names = gatewayNames(entriesOf('math:add', 'lists:add', 'web:fetch'))
   const { code, message, details } = failureOf(() => names.find('add'))
   assert.deepEqual([code, details?.nearest], ['TOOL_NOT_FOUND', ['math:add', 'lists:add']])
-  assert.match(message, /2 tools are called "add"; say which: math:add, lists:add\./)
+  assert.match(message, /2 tools are called "add"; use one of the ids math:add, lists:add\./)
   assert.deepEqual(['math:add', 'lists:add', 'web:fetch'].map(names.nameFor), ['math__add', 'lists__add', 'fetch'])
 })
 
-test('a plain name does not stand in for the whole name of another tool', () => {
+test('a plain name does not shadow the full name of another tool', () => {
   const alone = gatewayNames(entriesOf('evil:github__create_issue'))
   assert.equal(alone.find('github__create_issue'), 'evil:github__create_issue')
   for (const keys of [
@@ -60,7 +60,7 @@ test('a plain name does not stand in for the whole name of another tool', () => 
   }
 })
 
-test('a name that no model can be shown is published as one that can, and found again', () => {
+test('a name that models do not accept is published as one that they do, and found again', () => {
   const long = `files:${'x'.repeat(100)}`
   const names = gatewayNames(entriesOf('api:get.user', long))
   for (const key of ['api:get.user', long]) {
@@ -69,7 +69,7 @@ test('a name that no model can be shown is published as one that can, and found 
   }
 })
 
-test('every published name means the tool that it was made for, whatever the tools are called', () => {
+test('every published name resolves to its own tool, whatever the tools are called', () => {
   const part = fc.stringMatching(/^[ab_](?:\.?[ab_-]){0,3}$/)
   const keys = fc.uniqueArray(
     fc.tuple(part, part).map(([namespace, name]) => `${namespace}:${name}`),
@@ -89,7 +89,7 @@ test('every published name means the tool that it was made for, whatever the too
   )
 })
 
-test('an unknown name is refused with names that are spelled nearly so, and shown without its odd characters', () => {
+test('an unknown name is refused with similar names, and printed without its control characters', () => {
   const names = gatewayNames(entriesOf('math:multiply', 'web:fetch'))
   const near = failureOf(() => names.find('multipl'))
   assert.deepEqual([near.code, near.details?.nearest], ['TOOL_NOT_FOUND', ['multiply']])
@@ -100,7 +100,7 @@ test('an unknown name is refused with names that are spelled nearly so, and show
   }
 })
 
-test('what gateways may not see has no name, and takes none away', async (t) => {
+test('a tool hidden from gateways has no name, and takes none from other tools', async (t) => {
   const executor = createExecutor({ tools: [toolOf('math:add'), toolOf('secret:add', '1.0.0', ['secrets'])] })
   t.after(() => executor.close({ graceMs: 1 }))
   const names = await createGatewayView(gateway).names(executor)
@@ -110,7 +110,7 @@ test('what gateways may not see has no name, and takes none away', async (t) => 
   assert.equal((await insider.names(executor)).find('secret__add'), 'secret:add')
 })
 
-test('names follow the catalog, and are made once for each state of it', async (t) => {
+test('names follow the catalog, and are built once for each state of it', async (t) => {
   const executor = createExecutor({ tools: [toolOf('math:add')] })
   t.after(() => executor.close({ graceMs: 1 }))
   const view = createGatewayView(gateway)
@@ -122,11 +122,13 @@ test('names follow the catalog, and are made once for each state of it', async (
   assert.equal(after.nameFor('math:add'), 'math__add')
 })
 
-test('a tool of a backend that was not asked yet is found by its plain name', async (t) => {
-  const { run: _run, ...brought } = { ...toolOf('shop:order').tool, run: undefined }
+test('a tool of a backend that was not discovered yet is found by its plain name', async (t) => {
+  const { run: _run, ...rest } = { ...toolOf('shop:order').tool, run: undefined }
   const backend = http({
-    ...{ name: 'shop', baseUrl: 'http://127.0.0.1:1', private: true },
-    tools: [{ ...brought, backends: [{ kind: 'http', name: 'shop', method: 'GET', path: '/' }] }],
+    name: 'shop',
+    baseUrl: 'http://127.0.0.1:1',
+    private: true,
+    tools: [{ ...rest, backends: [{ kind: 'http', name: 'shop', method: 'GET', path: '/' }] }],
   })
   const executor = createExecutor({ backends: [backend] })
   t.after(() => executor.close({ graceMs: 1 }))
@@ -136,7 +138,7 @@ test('a tool of a backend that was not asked yet is found by its plain name', as
   await assert.rejects(view.find(executor, 'ordr', signal), { code: 'TOOL_NOT_FOUND' })
 })
 
-test('while the names of 20,000 tools are made, others get their turn', async (t) => {
+test('building the names of 20,000 tools does not block the event loop', async (t) => {
   const executor = createExecutor({ tools: Array.from({ length: 20_000 }, (_, index) => toolOf(`many:tool_${index}`)) })
   t.after(() => executor.close({ graceMs: 1 }))
   let turns = 0
@@ -151,7 +153,7 @@ test('while the names of 20,000 tools are made, others get their turn', async (t
   assert.ok(turns >= 200, `${turns} turns`)
 })
 
-test('a tool that is not there for the sender is refused like a name that nobody has, in every form of the name', async (t) => {
+test('a tool that is hidden from the sender is refused like an unknown name, in every form of the name', async (t) => {
   const tools = [toolOf('math:add'), toolOf('math:multiply'), toolOf('theirs:addition'), toolOf('theirs:multiply')]
   const [executor, without] = [createExecutor({ tools }), createExecutor({ tools: tools.slice(0, 2) })]
   t.after(() => Promise.all([executor.close({ graceMs: 1 }), without.close({ graceMs: 1 })]))

@@ -4,44 +4,43 @@ import { type Identity, ToolError } from '@gantry/contract'
 import type { CatalogEntry, Executor } from '@gantry/core'
 import { nearest } from '@gantry/core/internal/search/near'
 
-/** Which tools a gateway can mean by a name, as of one state of the catalog. */
+/** Resolves the tool names of gateways, as of one state of the catalog. */
 export interface GatewayNames {
   /**
-   * The tool that a name means: the name of the formats (`ns__name`), or the plain `name` when exactly one tool has it;
-   * gives `namespace:name`. An id, with a version or without, is given back as it is and looked up by the executor.
-   * Throws TOOL_NOT_FOUND, which lists the tools that share a plain name, or names that are spelled nearly so. Tools that
-   * are not there for whoever asks count as if they had no name.
+   * The tool of a name: its name in tool formats (`ns__name`), or the plain `name` when exactly one tool has it;
+   * returns `namespace:name`. An id, with or without a version, is returned unchanged and looked up by the executor.
+   * Throws TOOL_NOT_FOUND with the tools that share a plain name, or with similar names. Tools that are hidden from the
+   * caller count as if they had no name.
    */
   find(name: string, isThere?: (key: string) => boolean): string
-  /** What the catalog calls a tool, by its `namespace:name`: as short as it can be and still mean one tool. */
+  /** The catalog name of a tool, by its `namespace:name`: the shortest name that means only this tool. */
   nameFor(key: string): string
 }
 
-/** What is asked of an executor here. */
 export type Listing = Pick<Executor, 'tools' | 'catalog' | 'ready' | 'find'>
 
-/** The tools that gateways see, and their names, for each executor; made when first asked for. */
+/** The tools that gateways see, and their names, for each executor; built when first used. */
 export interface GatewayView {
-  /** Entries in pieces, by id; between two pieces others get their turn. */
+  /** Entries in pages, by id; it yields to the event loop between two pages. */
   pages(executor: Listing, signal: AbortSignal): AsyncGenerator<readonly CatalogEntry[], void>
   /** Names as of the last change of the executor's catalog. */
   names(executor: Listing): Promise<GatewayNames>
   /**
-   * The tool that a name means to a sender; before it is refused, the backends that were not asked yet are asked for their
-   * tools. What is not there for him is refused in the same words as what nobody has.
+   * The tool that a name means to a sender; before a name is refused, backends that were not discovered yet are. A tool
+   * that is hidden from the sender is refused with the same error as an unknown name.
    */
   find(executor: Listing, name: string, signal: AbortSignal, sender?: Identity): Promise<string>
 }
 
 const pageSize = 50
-/** Names that a model can be shown. */
+/** Names that models accept. */
 const showable = /^[A-Za-z0-9_-]{1,64}$/
-/** Looking for near names takes time for each name, and whoever sends wrong ones can send many. */
+/** The search for similar names takes time for each name, and a sender can send many wrong ones. */
 const mostCompared = 20_000
 const mostListed = 5
 const never = new AbortController().signal
 
-/** `identity` is that of the gateways' own view: what it may not see has no name. */
+/** `identity` is that of the gateways' own view: a tool hidden from it has no name. */
 export function createGatewayView(identity: Identity): GatewayView {
   const kept = new WeakMap<Listing, { names: Promise<GatewayNames> | undefined }>()
 
@@ -98,7 +97,7 @@ function isThereFor(executor: Listing, key: string, sender: Identity): boolean {
   }
 }
 
-/** The names of these tools; of several versions of one, the first must be the newest. */
+/** The names of these tools; of several versions of a tool, the first must be the newest. */
 export function gatewayNames(entries: Iterable<CatalogEntry>): GatewayNames {
   const table = createTable()
   table.add([...entries])
@@ -106,13 +105,12 @@ export function gatewayNames(entries: Iterable<CatalogEntry>): GatewayNames {
 }
 
 /**
- * A plain name never stands in for a name of the formats: whoever brings a tool called `github__create_issue` does not
- * get the calls that are meant for `github:create_issue`. Where two tools come out with the same name of the formats,
- * neither has it.
+ * A plain name never shadows a name of the tool formats: a tool named `github__create_issue` does not receive the calls
+ * for `github:create_issue`. When two tools have the same name in the tool formats, neither gets it.
  */
 function createTable(): { add(entries: readonly CatalogEntry[]): void; readonly names: GatewayNames } {
   const formatOf = new Map<string, string>()
-  /** An empty key: several tools have it. */
+  /** An empty key: several tools have the name. */
   const byFormat = new Map<string, string>()
   const byPlain = new Map<string, string[]>()
 
@@ -154,7 +152,7 @@ function createTable(): { add(entries: readonly CatalogEntry[]): void; readonly 
 
 const adapter = openaiChat()
 
-/** The adapter is asked for a name only, so it is not given a schema to write. */
+/** Only the name is needed from the adapter, so it gets no schema to write. */
 function withoutText(entry: CatalogEntry): CatalogEntry {
   const { namespace, name, version, effect } = entry.tool
   const tool = { namespace, name, version, effect, description: '', inputSchema: {}, backends: [] }
@@ -164,7 +162,7 @@ function withoutText(entry: CatalogEntry): CatalogEntry {
 function ambiguous(name: string, sharing: readonly string[]): ToolError {
   const listed = sharing.slice(0, mostListed)
   const more = sharing.length > listed.length ? ` and ${sharing.length - listed.length} more` : ''
-  const message = `${sharing.length} tools are called ${shown(name)}; say which: ${listed.join(', ')}${more}.`
+  const message = `${sharing.length} tools are called ${shown(name)}; use one of the ids ${listed.join(', ')}${more}.`
   return new ToolError('TOOL_NOT_FOUND', message, { details: { nearest: listed } })
 }
 
@@ -173,7 +171,7 @@ function unknown(name: string, near: readonly string[]): ToolError {
   return new ToolError('TOOL_NOT_FOUND', `There is no tool ${shown(name)}; ${hint}`, { details: { nearest: near } })
 }
 
-/** Text from outside as it may stand in a message. */
+/** Text from outside, made safe for a message. */
 function shown(name: string): string {
   return `"${name.slice(0, 80).replace(/[^\x20-\x7e]|["\\]/g, '?')}"`
 }

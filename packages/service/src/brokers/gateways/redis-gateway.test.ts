@@ -16,8 +16,8 @@ import { startRedisGateway } from './redis-gateway.ts'
 const servers = redisForFile()
 const identity = { principal: 'owner', tenant: 'default', permissions: ['*'] }
 
-/** Parts on a real Redis, and the commands by which sessions were asked for. */
-async function partsOn(t: TestContext, more: Partial<RedisConnections> = {}, given: Given = {}) {
+/** Parts on a real Redis, and the commands that looked up sessions. */
+async function partsOn(t: TestContext, more: Partial<RedisConnections> = {}, given: PartOptions = {}) {
   const redis = await servers.open(t)
   const asked: string[] = []
   const counted: RedisConnections = {
@@ -28,13 +28,17 @@ async function partsOn(t: TestContext, more: Partial<RedisConnections> = {}, giv
     },
     ...more,
   }
-  const document = { redisUrl: 'redis://127.0.0.1:1', transport: 'redis', redis: given.redis ?? {} }
+  const document = { redisUrl: 'redis://127.0.0.1:1', transport: 'redis' as const, redis: given.redis ?? {} }
   const usual = brokerSettings(document).redis ?? assert.fail()
   const settings = () => given.settings?.(usual) ?? usual
   const executor = createExecutor({ tools: given.tools ?? [] })
   const snapshots = createSnapshots({ executor, version: '1' })
   const parts = startRedisGateway({
-    ...{ redis: counted, settings, snapshots, view: createGatewayView(identity), bus: createBus() },
+    redis: counted,
+    settings,
+    snapshots,
+    view: createGatewayView(identity),
+    bus: createBus(),
     reload: async () => undefined,
   })
   t.after(async () => {
@@ -50,13 +54,13 @@ async function partsOn(t: TestContext, more: Partial<RedisConnections> = {}, giv
   return { parts, redis, asked, write, usual, executor }
 }
 
-interface Given {
+interface PartOptions {
   readonly tools?: readonly DefinedTool[]
   readonly redis?: JsonObject
   readonly settings?: (usual: RedisSettings) => RedisSettings
 }
 
-test('the sessions of messages that come together are read by one command, and each is its own', async (t) => {
+test('the sessions of concurrent messages are read by one command, and each message gets its own', async (t) => {
   const { parts, asked, write } = await partsOn(t)
   const names = Array.from({ length: 300 }, (_, n) => `trace-${n}`)
   await Promise.all(names.map((name) => write(name, `user-of-${name}`)))
@@ -68,7 +72,7 @@ test('the sessions of messages that come together are read by one command, and e
   assert.deepEqual(asked, ['EVAL'])
 })
 
-test('a session that is missing, or whose key holds something else, is nobody’s, and those beside it are not touched', async (t) => {
+test('a session that is missing, or whose key has another type, identifies no sender, and other sessions are not affected', async (t) => {
   const { parts, redis, write } = await partsOn(t)
   await write('here', 'u-1')
   await redis.call(['RPUSH', 'sg:tools:session:list', 'x'])
@@ -77,9 +81,9 @@ test('a session that is missing, or whose key holds something else, is nobody’
   assert.deepEqual(became, ['UNAUTHENTICATED', 'discord:u-1', 'UNAUTHENTICATED', 'discord:u-1'])
 })
 
-test('while Redis is away nobody is known, and nothing final is said', async (t) => {
-  const away = new ToolError('STORE_UNAVAILABLE', 'Redis is away.')
-  const { parts } = await partsOn(t, { call: () => Promise.reject(away) })
+test('while Redis is unavailable no sender is identified, and no request is refused for good', async (t) => {
+  const unavailable = new ToolError('STORE_UNAVAILABLE', 'Redis is unavailable.')
+  const { parts } = await partsOn(t, { call: () => Promise.reject(unavailable) })
   const all = await Promise.allSettled([parts.session('one'), parts.session('two')])
   assert.deepEqual(
     all.map((one) => one.status === 'rejected' && codeOf(one.reason)),
@@ -89,8 +93,13 @@ test('while Redis is away nobody is known, and nothing final is said', async (t)
 
 const note = (description: string) =>
   defineTool({
-    ...{ namespace: 'test', name: 'note', version: '1.0.0', effect: 'read', description },
-    ...{ inputSchema: { type: 'object' }, permissions: ['notes'] },
+    namespace: 'test',
+    name: 'note',
+    version: '1.0.0',
+    effect: 'read',
+    description,
+    inputSchema: { type: 'object' },
+    permissions: ['notes'],
     run: () => 'noted',
   })
 
@@ -103,10 +112,10 @@ const current = async (redis: RedisConnections): Promise<string> =>
     .split(':')
     .at(-1) ?? ''
 
-/** The catalog is one for all on a Redis, so that these tests begin without what others published. */
+/** All tests of a Redis share one catalog, so each begins without what others published. */
 const emptied = async (t: TestContext) => (await servers.open(t)).call(['FLUSHALL'])
 
-test('in a rolling deploy a tool that only the newer workers have is left to them, and an unknown one is stale', async (t) => {
+test('in a rolling deploy a tool that only newer workers have is left to them, and an unknown one is stale', async (t) => {
   await emptied(t)
   const old = await partsOn(t, {}, { tools: [note('Old.')] })
   await until(async () => (await current(old.redis)) !== '')
@@ -120,7 +129,7 @@ test('in a rolling deploy a tool that only the newer workers have is left to the
   await assert.rejects(old.parts.judge(mine, now), { code: 'SERVICE_UNAVAILABLE' })
   await assert.rejects(old.parts.judge(undefined, now), { code: 'SERVICE_UNAVAILABLE' })
   await assert.rejects(young.parts.judge(theirs, before), { code: 'CATALOG_STALE' })
-  // A request that names no catalog asks for the tool as it is here.
+  // A request that names no catalog asks for the current tool of this worker.
   await old.parts.judge(mine, '')
   await old.parts.judge(undefined, '')
   for (const hash of ['0'.repeat(64), 'x']) {
@@ -128,14 +137,15 @@ test('in a rolling deploy a tool that only the newer workers have is left to the
   }
 })
 
-test('who may call what follows the configuration, and gateways are told', async (t) => {
+test('published permissions follow the configuration, and gateways are notified', async (t) => {
   await emptied(t)
   let settings: RedisSettings | undefined
   const rig = await partsOn(
     t,
     {},
     {
-      ...{ tools: [note('Notes.')], settings: (usual) => settings ?? usual },
+      tools: [note('Notes.')],
+      settings: (usual) => settings ?? usual,
       redis: { users: { 'discord:1': ['notes'] } },
     },
   )
@@ -149,7 +159,7 @@ test('who may call what follows the configuration, and gateways are told', async
   assert.deepEqual((await rig.parts.session('trace')).permissions, [])
 })
 
-test('without a catalog of its own nothing is published, and no request is stale', async (t) => {
+test('without a catalog of its own the process publishes nothing, and no request is stale', async (t) => {
   await emptied(t)
   const rig = await partsOn(t, {}, { tools: [note('Notes.')], redis: { catalog: false } })
   await rig.parts.judge(rig.executor.catalog.find('test:note'), '')

@@ -5,7 +5,7 @@ import { createExecutor } from '@gantry/tools'
 import { ExtData, encode } from '@msgpack/msgpack'
 import type { RedisConnections } from '../transports/redis/connection.ts'
 import { freshKey, redisForFile } from '../transports/redis/redis.fixture.ts'
-import { createTextReader } from '../transports/redis/text-reader.ts'
+import { createTextReader } from './redis-gateway.ts'
 import { holdersOf, redisSessions, type SessionOptions, type Sessions } from './session-identity.ts'
 
 const engine = redisForFile()
@@ -36,7 +36,7 @@ async function rigOf(t: TestContext, options: Partial<SessionOptions> = {}): Pro
 
 const refused = { code: 'UNAUTHENTICATED' }
 
-test('a session says who somebody is, to which tenant he belongs and where he speaks from', async (t) => {
+test('a session gives the principal, the tenant and the roles of its platform, guild and channel', async (t) => {
   const { sessions, write } = await rigOf(t, { permissions: ['chat'], guilds: { 'discord:7': 'guild-seven' } })
   await write('trace-0001', alice, 'EX', 300)
   assert.deepEqual(await sessions.identify('trace-0001', signal), {
@@ -50,7 +50,7 @@ test('a session says who somebody is, to which tenant he belongs and where he sp
   assert.deepEqual([matrix.principal, matrix.tenant, matrix.roles], ['matrix:5', 'main', ['platform:matrix']])
 })
 
-test('without a session, or with one that is over, there is nobody', async (t) => {
+test('a missing or expired session is unauthenticated', async (t) => {
   const { sessions, write, redis, prefix } = await rigOf(t)
   await assert.rejects(sessions.identify('trace-none', signal), refused)
   await write('trace-over', alice)
@@ -60,7 +60,7 @@ test('without a session, or with one that is over, there is nobody', async (t) =
   await assert.rejects(sessions.identify('trace-over', signal), refused)
 })
 
-test('a record that cannot be read, or does not say who it is of, is nobody', async (t) => {
+test('a record that cannot be decoded, or names no user, is unauthenticated', async (t) => {
   const { sessions, write, redis, prefix } = await rigOf(t)
   const records: readonly (readonly [string, unknown])[] = [
     ['text', Buffer.from('{"user_id":"1001","platform":"discord"}')],
@@ -94,7 +94,7 @@ test('a record that cannot be read, or does not say who it is of, is nobody', as
   assert.equal((await sessions.identify('trace-good', signal)).principal, 'discord:1001')
 })
 
-test('a session that cannot be a name is refused before Redis hears of it, even if there is such a key', async (t) => {
+test('a malformed session name is refused before it reaches Redis, even if such a key exists', async (t) => {
   const { redis, prefix, write } = await rigOf(t)
   const asked: unknown[] = []
   const read: SessionOptions['read'] = (key, last) => {
@@ -124,7 +124,7 @@ test('a session that cannot be a name is refused before Redis hears of it, even 
   assert.deepEqual(asked, [`${prefix}trace-1`])
 })
 
-test('a guild has its tenant on its own platform only, and who has none is refused where there is no other', async (t) => {
+test('a guild has its tenant on its own platform only, and a user of another guild is refused where there is no default tenant', async (t) => {
   const guilds = { 'discord:7': 'seven' }
   const { redis, prefix, write } = await rigOf(t)
   const sessions = redisSessions({ read: createTextReader(redis), prefix, guilds })
@@ -136,14 +136,19 @@ test('a guild has its tenant on its own platform only, and who has none is refus
   }
 })
 
-test('permissions come from the configuration by principal, and the executor holds callers to them', async (t) => {
+test('permissions come from the configuration by principal, and the executor enforces them', async (t) => {
   const holders = { shell: ['discord:1001'], 'files:*': '*', admin: ['matrix:1001'] } as const
   const { sessions, write } = await rigOf(t, { holders })
   await write('trace-alice', alice)
   await write('trace-bob', { ...alice, user_id: '1002' })
   const tool = defineTool({
-    ...{ namespace: 'ops', name: 'shell', version: '1.0.0', description: 'Runs it.', effect: 'read' },
-    ...{ permissions: ['shell', 'files:read'], inputSchema: { type: 'object' } },
+    namespace: 'ops',
+    name: 'shell',
+    version: '1.0.0',
+    description: 'Runs it.',
+    effect: 'read',
+    permissions: ['shell', 'files:read'],
+    inputSchema: { type: 'object' },
     run: () => 'ran',
   })
   const executor = createExecutor({ tools: [tool] })
@@ -154,19 +159,19 @@ test('permissions come from the configuration by principal, and the executor hol
   assert.equal((await run('trace-bob')).error?.code, 'DENIED')
   assert.deepEqual(holdersOf(tool.tool, { holders }), ['discord:1001'])
   assert.deepEqual(holdersOf({ permissions: ['shell', 'admin'] }, { holders }), [])
-  assert.deepEqual(holdersOf({ permissions: ['nobody'] }, { holders }), [])
+  assert.deepEqual(holdersOf({ permissions: ['unheld'] }, { holders }), [])
   assert.equal(holdersOf({ permissions: ['files:read'] }, { holders }), undefined)
   assert.equal(holdersOf({ permissions: ['shell'] }, { holders, permissions: ['*'] }), undefined)
   assert.equal(holdersOf({}, { holders }), undefined)
 })
 
-test('a holder without a platform is refused, because he would be somebody else on another one', () => {
+test('a holder without a platform is refused, because user ids are unique only within a platform', () => {
   const read = async () => new Uint8Array()
   assert.throws(() => redisSessions({ read, holders: { shell: ['1001'] } }), { code: 'CONFIG_INVALID' })
   assert.ok(redisSessions({ read, holders: { shell: ['discord:1001'] } }))
 })
 
-test('while Redis is away nobody is known, and nobody is refused for good', async (t) => {
+test('while Redis is unavailable no sender is identified, and none is refused for good', async (t) => {
   const { sessions, write } = await rigOf(t)
   const server = await engine.server(t)
   await write('trace-1', alice)
@@ -178,7 +183,7 @@ test('while Redis is away nobody is known, and nobody is refused for good', asyn
   }
 })
 
-test('whoever no longer waits is let go', async (t) => {
+test('an aborted lookup of a session rejects', async (t) => {
   const { sessions, write } = await rigOf(t)
   await write('trace-1', alice)
   await assert.rejects(sessions.identify('trace-1', AbortSignal.abort()), { code: 'CANCELLED' })

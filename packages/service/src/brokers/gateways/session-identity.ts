@@ -1,67 +1,67 @@
 import { type Identity, type Json, type Tool, ToolError } from '@gantry/contract'
+import { unlessAborted } from '@gantry/core/internal/resilience/abort'
 import { decodeMsgpack } from '../codecs/msgpack.ts'
-import { untilAborted } from './until-aborted.ts'
+import { abortedWait } from '../transports/redis/reply.ts'
 
-/** Whom the sessions of a gateway stand for. */
+/** The identities of a gateway's sessions. */
 export interface SessionOptions {
-  /** The first bytes of a text in Redis, up to and with `last`; empty when there is none. */
+  /** The first bytes of a text in Redis, up to and including `last`; empty when it does not exist. */
   readonly read: (key: string, last: number) => Promise<Uint8Array>
-  /** What the names of records begin with; `sg:tools:session:` when absent. */
+  /** The prefix of the record keys; `sg:tools:session:` when absent. */
   readonly prefix?: string
-  /** Tenant of everybody whose guild has none of its own. Without it such a session is refused. */
+  /** Tenant of sessions whose guild has none of its own. Without it such a session is refused. */
   readonly tenant?: string
   /** Tenants of guilds, by `platform:guild_id`. */
   readonly guilds?: { readonly [guild: string]: string }
-  /** What everybody with a session holds. */
+  /** Permissions that every session holds. */
   readonly permissions?: readonly string[]
-  /** Who holds a permission besides: principals (`platform:user_id`), or `*` for everybody with a session. */
+  /** Further holders of permissions: principals (`platform:user_id`), or `*` for every session. */
   readonly holders?: Holders
 }
 
-/** Who holds a permission: `*`, or principals. */
+/** The holders of a permission: `*`, or principals. */
 export type Holders = { readonly [permission: string]: '*' | readonly string[] }
 
-/** Finds out who is behind a session. */
+/** Identifies the sender of a session. */
 export interface Sessions {
   /**
-   * Rejects with UNAUTHENTICATED when there is no such session, or none that can be read. Rejects with STORE_UNAVAILABLE
-   * when Redis does not answer: nobody knows then who the sender is, so that nothing may be done for him, and nothing
-   * final be said to him either. CANCELLED when the signal aborts.
+   * Rejects with UNAUTHENTICATED when the session does not exist or cannot be decoded. Rejects with STORE_UNAVAILABLE
+   * when Redis does not answer: the sender is unknown, so the request is neither executed nor refused for good.
+   * CANCELLED when the signal aborts.
    */
   identify(session: string, signal: AbortSignal): Promise<Identity>
 }
 
-/** Wide enough for UUIDs, ULIDs, W3C trace ids and what gateways put before them; no spaces, globs or line ends. */
+/** Wide enough for UUIDs, ULIDs, W3C trace ids and prefixes of gateways; no spaces, globs or line ends. */
 const sessionForm = /^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$/
 const platformForm = /^[a-z0-9][a-z0-9_-]{0,31}$/i
 const idForm = /^[\x21-\x7e]{1,200}$/
 const limits = { bytes: 16_384, depth: 8, nodes: 500, stringBytes: 4_096 }
 
 /**
- * Sessions as a gateway writes them: one MessagePack map for each trace id, with `user_id`, `guild_id`, `channel_id` and
- * `platform`, which Redis forgets after a time. The record alone says who somebody is; where he speaks from is in his
- * roles, `platform:…`, `guild:…` and `channel:…`, so that a policy can tell.
- *
- * The trace id is a name, not a secret; who may write records and requests is for the access rules of Redis to say.
+ * Sessions as a gateway writes them: one MessagePack map for each trace id, with `user_id`, `guild_id`, `channel_id`
+ * and `platform`, which Redis expires. The record alone establishes the identity. Its platform, guild and channel
+ * become the roles `platform:…`, `guild:…` and `channel:…`, which a policy can match.
+ * | The trace id is a name, not a secret; the access rules of Redis determine who may write records and requests.
  */
 export function redisSessions(options: SessionOptions): Sessions {
   const { prefix = 'sg:tools:session:', holders = {} } = options
   checkHolders(holders)
-  /** One byte more than there may be tells that there is too much, without fetching it. */
+  /** One byte over the limit shows that the record is too large, without fetching all of it. */
   const read = async (session: string, signal: AbortSignal): Promise<Json | undefined> => {
-    const bytes = await untilAborted(options.read(`${prefix}${session}`, limits.bytes), signal)
+    const bytes = await unlessAborted(options.read(`${prefix}${session}`, limits.bytes), signal, abortedWait)
     if (bytes.length === 0) return undefined
     try {
       return decodeMsgpack(bytes, limits)
     } catch (error) {
-      throw unknown('The record of the session cannot be read.', error)
+      throw unknown('The session record cannot be decoded.', error)
     }
   }
   return {
     async identify(session, signal) {
-      if (!sessionForm.test(session)) throw unknown('The request names no session, or one that cannot be.')
+      if (!sessionForm.test(session)) throw unknown('The request has no session id, or a malformed one.')
       const record = await read(session, signal)
-      if (record === undefined) throw unknown('There is no such session, or it is over.')
+      if (record === undefined) throw unknown('The session does not exist or has expired.')
       return identityOf(record, options, holders)
     },
   }
@@ -80,7 +80,8 @@ function identityOf(
   const principal = `${platform}:${user}`
   const own = `${platform}:${guild}`
   const belongs = guild !== '' && Object.hasOwn(guilds, own) ? guilds[own] : tenant
-  if (belongs === undefined) throw unknown('The session belongs to no tenant that is served here.')
+  if (belongs === undefined)
+    throw unknown('The guild of the session has no tenant; configure redis.tenants or redis.tenant.')
   const roles = [
     `platform:${platform}`,
     ...(guild === '' ? [] : [`guild:${own}`]),
@@ -96,8 +97,8 @@ function permissionsOf(principal: string, holders: Holders): string[] {
 }
 
 /**
- * Who of a gateway's users may call a tool, as its catalog tells: `*`, or principals. Undefined when everybody may,
- * because the tool asks for nothing that not everybody holds.
+ * The principals among a gateway's users that may call a tool, as its catalog lists them. Undefined when every session
+ * may, because every session holds each permission that the tool requires.
  */
 export function holdersOf(
   tool: Pick<Tool, 'permissions'>,
@@ -113,12 +114,12 @@ export function holdersOf(
   return may
 }
 
-/** As the pipeline reads permissions: the same name, `prefix:*`, or `*`. */
+/** The same rule as in the pipeline: the same name, `prefix:*`, or `*`. */
 function grants(held: string, needed: string): boolean {
   return held === needed || held === '*' || (held.endsWith(':*') && needed.startsWith(held.slice(0, -1)))
 }
 
-/** A user id without its platform would be somebody else on another one. */
+/** A user id is unique only within its platform, so each holder names both. */
 function checkHolders(holders: Holders): void {
   for (const [permission, who] of Object.entries(holders)) {
     if (who === '*' || (Array.isArray(who) && who.every((one) => /^[^:]+:./.test(one)))) continue
@@ -129,12 +130,12 @@ function checkHolders(holders: Holders): void {
   }
 }
 
-/** Platforms number their users, and gateways send numbers as they like. */
+/** Platforms use numeric user ids, and gateways send them as numbers or texts. */
 function textOf(value: Json | undefined): string {
   return typeof value === 'string' ? value : Number.isSafeInteger(value) ? String(value) : ''
 }
 
-/** Somebody may speak from no place, but not from one that cannot be. */
+/** A guild or channel may be absent, but not malformed. */
 function placeOf(value: Json | undefined): string {
   const text = textOf(value)
   if (value === undefined || value === null || value === '' || idForm.test(text)) return text
@@ -142,7 +143,7 @@ function placeOf(value: Json | undefined): string {
 }
 
 function malformed(): ToolError {
-  return unknown('The record of the session does not say who it is of.')
+  return unknown('The session record has no valid user_id and platform.')
 }
 
 function unknown(message: string, cause?: unknown): ToolError {

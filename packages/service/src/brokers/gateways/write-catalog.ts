@@ -6,11 +6,11 @@ import { canonicalJson } from '@gantry/core/internal/json/canonical'
 import { encodeMsgpack } from '../codecs/msgpack.ts'
 import type { GatewayNames, GatewayView, Listing } from './gateway-names.ts'
 
-/** A catalog as gateways read it, and what is needed to judge their requests by it. */
+/** A catalog as gateways read it, and the digests for judging their requests. */
 export interface WrittenCatalog {
-  /** Of the name, description, parameters and flags of every tool; the same wherever the same tools are. */
+  /** The hash of the name, description, parameters and flags of every tool; the same wherever the same tools are. */
   readonly hash: string
-  /** Of all that is in there, so that a change of permissions is one too. */
+  /** The hash of the whole content, so that a change of permissions changes it too. */
   readonly fingerprint: string
   /** MessagePack: `{ tools, permissions, schema_hash }`. */
   readonly bytes: Uint8Array
@@ -21,23 +21,23 @@ export interface WrittenCatalog {
 }
 
 export interface WriteOptions {
-  /** Who of the gateways' users may call a tool; undefined when all may. Only this of who may do what is told. */
+  /** The gateway users that may call a tool; undefined when all may. The catalog publishes no other permission. */
   readonly usersOf?: (tool: Tool) => readonly string[] | undefined
-  /** No call gets an interim answer. */
+  /** Set when no call gets an interim answer. */
   readonly noBackground?: boolean
-  /** Of one tool, 131,072 when absent; of all, 16,777,216. A tool beyond is left out. */
+  /** The limit of one tool, 131,072 when absent; of all, 16,777,216. A tool beyond is left out. */
   readonly toolBytes?: number
   readonly totalBytes?: number
 }
 
-/** What a gateway shows its model, and what it needs besides to call the tool. */
+/** What a gateway shows its model, and what it needs to call the tool. */
 export interface PublishedTool {
   readonly name: string
   readonly description: string
   readonly parameters: Json
-  /** It may be called again with the same arguments without harm. */
+  /** The tool may be called again with the same arguments without harm. */
   readonly allow_repeat: boolean
-  /** A call that takes long gets no interim answer: the tool opts out, or the gateway's settings have none. */
+  /** A long call gets no interim answer: the tool opts out, or the gateway's settings disable it. */
   readonly no_background: boolean
   readonly id: string
   readonly version: string
@@ -50,7 +50,7 @@ interface WrittenTool {
   readonly key: string
   readonly digest: string
   readonly effect: string
-  /** Hash of what counts for the whole one. */
+  /** The hash of the parts that count for the catalog hash. */
   readonly shown: string
   readonly bytes: Uint8Array
   readonly users: readonly string[] | undefined
@@ -58,7 +58,7 @@ interface WrittenTool {
 
 const adapter = openaiChat()
 
-/** Writes the tools that gateways see, in pieces between which others get their turn. */
+/** Writes the tools that gateways see, and yields to the event loop between pages. */
 export async function writeCatalog(
   executor: Listing,
   view: GatewayView,
@@ -70,14 +70,14 @@ export async function writeCatalog(
   const written: WrittenTool[] = []
   const leftOut: string[] = []
   const everything = createHash('sha256')
-  let room = totalBytes
+  let bytesLeft = totalBytes
   for await (const entries of view.pages(executor, signal)) {
     for (const tool of writeTools(entries, names, options)) {
-      if (tool.bytes.length > Math.min(toolBytes, room)) {
+      if (tool.bytes.length > Math.min(toolBytes, bytesLeft)) {
         leftOut.push(tool.key)
         continue
       }
-      room -= tool.bytes.length
+      bytesLeft -= tool.bytes.length
       written.push(tool)
       everything.update(`${tool.key} ${tool.shown} ${tool.digest} ${tool.effect} ${JSON.stringify(tool.users)}\n`)
     }
@@ -116,7 +116,7 @@ function writeTools(
   })
 }
 
-/** Puts the catalog together from tools that are written already, so that no part of it takes long. */
+/** Assembles the catalog from encoded tools, so that no part of it blocks for long. */
 function assemble(tools: readonly WrittenTool[]): Omit<WrittenCatalog, 'fingerprint' | 'leftOut'> {
   const hash = hashOf(tools.map(({ name, shown }) => `${name} ${shown}\n`).join(''))
   const permissions = Object.fromEntries(

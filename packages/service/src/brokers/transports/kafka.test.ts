@@ -16,7 +16,7 @@ const never = new AbortController().signal
 if (typeof server === 'string') {
   test('Kafka transport', { skip: server })
 } else {
-  // A test that fails leaves open what it has; then it is closed here, so that the run ends.
+  // A failed test leaves its resources open; they are closed here, so that the run ends.
   const opened: { close(): Promise<void> }[] = []
   const keep = <T extends { close(): Promise<void> }>(one: T): T => {
     opened.push(one)
@@ -39,8 +39,12 @@ if (typeof server === 'string') {
     })
     const mine = shares.get('one')?.[0] ?? 0
     return {
-      ...{ transport, other, idOf: nameOf, countsDeaths: false, releasesTo: 'holder' },
-      // A few go to the first consumer, many to both: in Kafka the sender decides who gets what.
+      transport,
+      other,
+      idOf: nameOf,
+      countsDeaths: false,
+      releasesTo: 'holder',
+      // A few go to the first consumer, many to both: in Kafka the producer selects the partition.
       send: (ids) => place.send(ids, (index) => (ids.length < 10 ? mine : index % 2)),
       expire: () => transport.close(),
       commit: async () => undefined,
@@ -68,7 +72,7 @@ if (typeof server === 'string') {
       })
     }
 
-    withTransport('Kafka remembers the lowest message that is not settled', 1, async (transport, place) => {
+    withTransport('Kafka commits the offset of the lowest message that is not settled', 1, async (transport, place) => {
       await place.send(names(6))
       const taken = await take(transport, 6)
       await transport.settle(pick(taken, 1, 4))
@@ -84,20 +88,24 @@ if (typeof server === 'string') {
       assert.equal(await transport.lag?.(), 3)
     })
 
-    withTransport('what is released comes again later, and holds its place', 1, async (transport, place) => {
-      await place.send(names(3))
-      const taken = await take(transport, 3)
-      await transport.release(pick(taken, 1), 200)
-      await transport.settle(pick(taken, 0, 2))
-      assert.deepEqual(await place.marks(), [1])
-      const again = await take(transport, 1)
-      assert.deepEqual(again.map(nameOf), ['m001'])
-      assert.equal(again[0]?.deliveries, 2)
-      await transport.settle(again)
-      assert.deepEqual(await place.marks(), [3])
-    })
+    withTransport(
+      'a released message is delivered again later, and keeps its offset uncommitted',
+      1,
+      async (transport, place) => {
+        await place.send(names(3))
+        const taken = await take(transport, 3)
+        await transport.release(pick(taken, 1), 200)
+        await transport.settle(pick(taken, 0, 2))
+        assert.deepEqual(await place.marks(), [1])
+        const again = await take(transport, 1)
+        assert.deepEqual(again.map(nameOf), ['m001'])
+        assert.equal(again[0]?.deliveries, 2)
+        await transport.settle(again)
+        assert.deepEqual(await place.marks(), [3])
+      },
+    )
 
-    test('what a killed consumer did not settle comes to another, and what it had settled below does not', async () => {
+    test('another consumer gets the messages that a killed one did not settle, and none below its committed offset', async () => {
       const place = await makePlace(1)
       const options = { ...place.options, sessionTimeoutMs: 1_000 }
       await place.send(names(6))
@@ -116,33 +124,37 @@ if (typeof server === 'string') {
       await place.close()
     })
 
-    withTransport('a partition that goes to another consumer is his to settle', 2, async (transport, place) => {
-      await place.send(names(20), (index) => index % 2)
-      const mine = await take(transport, 20)
-      const other = await open({ ...place.options, clientId: 'two' })
-      const theirs = await take(other, 10)
-      const moved = new Set(theirs.map(nameOf))
-      await transport.settle(mine)
-      const index = Number(positionOf(theirs[0]).split('/')[0])
-      const marks = await place.marks()
-      assert.deepEqual([marks[index], marks[1 - index]], [-1, 10])
-      assert.equal(moved.size, 10)
-      await transport.release(
-        mine.filter((one) => moved.has(nameOf(one))),
-        0,
-      )
-      await other.settle(theirs)
-      assert.deepEqual(await place.marks(), [10, 10])
-      await other.close()
-      // With the other gone, both are ours again, from where he left them.
-      await place.send(['later', 'last'], (at) => at)
-      const rest = await take(transport, 2)
-      assert.deepEqual(rest.map(nameOf).sort(), ['last', 'later'])
-      await transport.settle(rest)
-      assert.deepEqual(await place.marks(), [11, 11])
-    })
+    withTransport(
+      'a partition that moves to another consumer is settled by that consumer',
+      2,
+      async (transport, place) => {
+        await place.send(names(20), (index) => index % 2)
+        const mine = await take(transport, 20)
+        const other = await open({ ...place.options, clientId: 'two' })
+        const theirs = await take(other, 10)
+        const moved = new Set(theirs.map(nameOf))
+        await transport.settle(mine)
+        const index = Number(positionOf(theirs[0]).split('/')[0])
+        const marks = await place.marks()
+        assert.deepEqual([marks[index], marks[1 - index]], [-1, 10])
+        assert.equal(moved.size, 10)
+        await transport.release(
+          mine.filter((one) => moved.has(nameOf(one))),
+          0,
+        )
+        await other.settle(theirs)
+        assert.deepEqual(await place.marks(), [10, 10])
+        await other.close()
+        // When the other has left, both partitions are ours again, from its committed offsets.
+        await place.send(['later', 'last'], (at) => at)
+        const rest = await take(transport, 2)
+        assert.deepEqual(rest.map(nameOf).sort(), ['last', 'later'])
+        await transport.settle(rest)
+        assert.deepEqual(await place.marks(), [11, 11])
+      },
+    )
 
-    test('a consumer that nobody asks for more stays in the group', async () => {
+    test('a consumer that is not read from stays in the group', async () => {
       const place = await makePlace(1)
       const sessionTimeoutMs = 1_000
       const fetches = countFetches(place.options.group)
@@ -153,9 +165,9 @@ if (typeof server === 'string') {
       await until(async () => performance.now() - since > sessionTimeoutMs)
       const enough = fetches.count
       await until(async () => performance.now() - since > 2.5 * sessionTimeoutMs)
-      assert.equal(fetches.count, enough, 'it reads on although nobody asks')
+      assert.equal(fetches.count, enough, 'it fetches although it is not read from')
       assert.deepEqual([...((await place.members())?.keys() ?? [])], ['one'])
-      // Had it been out in between, this would come again.
+      // Had it left the group in between, these messages would be delivered again.
       const rest = await take(transport, 2_999)
       assert.deepEqual([...taken, ...rest].map(nameOf), names(3_000))
       await transport.settle([...taken, ...rest])
@@ -165,7 +177,7 @@ if (typeof server === 'string') {
       await place.close()
     })
 
-    withTransport('empty, large and binary messages arrive as they are', 1, async (transport, { topic }) => {
+    withTransport('empty, large and binary messages arrive unchanged', 1, async (transport, { topic }) => {
       const producer = new Producer({ clientId: 'odd', bootstrapBrokers: [server.brokers] })
       const odd = Buffer.from([0, 255, 128])
       const large = Buffer.alloc(1_900_000, 7)
@@ -204,7 +216,7 @@ if (typeof server === 'string') {
       await transport.settle(taken)
     })
 
-    test('a remembered place that Kafka no longer has is given up for the first one that it has', async () => {
+    test('a committed offset that Kafka no longer has is replaced by the earliest one that it has', async () => {
       const place = await makePlace(1)
       await place.send(names(3))
       const admin = new Admin({ clientId: 'admin', bootstrapBrokers: [server.brokers] })
@@ -219,7 +231,7 @@ if (typeof server === 'string') {
       await place.close()
     })
 
-    withTransport('partitions that are added later are read, too', 1, async (transport, place) => {
+    withTransport('partitions that are added later are read too', 1, async (transport, place) => {
       await place.send(['first'])
       await transport.settle(await take(transport, 1))
       const admin = new Admin({ clientId: 'admin', bootstrapBrokers: [server.brokers] })
@@ -240,7 +252,7 @@ if (typeof server === 'string') {
       assert.deepEqual((await take(transport, 1)).map(positionOf), ['1/0'])
     })
 
-    test('a topic that is missing is made', async () => {
+    test('a missing topic is created', async () => {
       const place = await makePlace(1)
       const topic = `${place.topic}-later`
       const transport = await open({ ...place.options, topics: [topic] })
@@ -251,7 +263,7 @@ if (typeof server === 'string') {
       await place.close()
     })
 
-    test('the credentials are used, and wrong ones are said to be wrong', async () => {
+    test('the consumer uses the credentials, and reports wrong ones as wrong', async () => {
       const place = await makePlace(1)
       const { brokers, username, password } = server.guarded
       const sasl = { mechanism: 'PLAIN' as const, username, password }
@@ -278,7 +290,7 @@ if (typeof server === 'string') {
       clearTimeout(late)
     })
 
-    test('where nothing listens, receiving fails and closing does not', async () => {
+    test('without a broker, receive rejects and close does not', async () => {
       const options = { brokers: ['127.0.0.1:9'], clientId: 'one', group: 'g', topics: ['t'], requestTimeoutMs: 500 }
       const transport = await open(options)
       await assert.rejects(transport.receive(1, never), { code: 'STORE_UNAVAILABLE' })

@@ -1,8 +1,29 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { createBatch } from '../../storage/batch.ts'
 import { createWakeSignal } from '../../storage/wake-signal.ts'
-import { type KafkaConnection, loadLibrary, unavailable } from './kafka/client.ts'
-import { isOpen, lowestOpen, type Partition, sizeOf, type Taken } from './kafka/partition.ts'
-import { keepSession } from './kafka/session.ts'
+import {
+  clientOptions,
+  closeClient,
+  createTopic,
+  isUnknownTopic,
+  type KafkaConnection,
+  type Library,
+  loadLibrary,
+  quiet,
+  unavailable,
+  whileOpen,
+} from './kafka/client.ts'
+import { joinGroup, type Member, type MemberEvents, type MemberOptions } from './kafka/member.ts'
+import {
+  createReader,
+  isOpen,
+  lowestOpen,
+  type Partition,
+  type Reader,
+  type ReaderEvents,
+  sizeOf,
+  type Taken,
+} from './kafka/reader.ts'
 import type { Delivery, Transport } from './transport.ts'
 
 export type { KafkaConnection } from './kafka/client.ts'
@@ -11,22 +32,23 @@ export { kafkaPublisher } from './kafka/publisher.ts'
 export interface KafkaTransportOptions extends KafkaConnection {
   readonly group: string
   readonly topics: readonly string[]
-  /** How long the group waits for a sign of life before it gives our partitions to others; 15 seconds when absent. */
+  /** The time without a heartbeat after which the group reassigns our partitions; 15 seconds when absent. */
   readonly sessionTimeoutMs?: number
 }
 
-/** How long nothing may be heard before whoever waits is told. */
+/** The time without a response of the cluster after which waiting calls reject. */
 const patienceMs = 30_000
 
 /**
- * Topics of Kafka as a queue, shared with the other members of the group. Resolves before the cluster was reached.
- * - A message is held until it is settled; what Kafka remembers of a partition is the lowest message that is not. So
- *   what is released comes again here, and when we are gone, everything from the lowest on comes to somebody else.
- * - `settle` says many at a time, and resolves when Kafka has remembered all that it can: what stands behind a message
- *   that is not settled yet is remembered with that one. What was taken away from us is not for us to settle. After an
- *   error it may be said again.
- * - A session joins, reads and sends signs of life until it fails; then another one begins. What the old one held is
- *   lost with it and comes again.
+ * Kafka topics as a queue, shared with the other members of the group. Resolves before the cluster was reached.
+ * - A message is held until it is settled; the committed offset of a partition is its lowest unsettled message. So a
+ *   released message is delivered again here, and when this member has left, another one gets everything from that
+ *   offset on.
+ * - `settle` commits many messages at once, and resolves when all that can be committed is: a settled message above an
+ *   unsettled one is committed with that one. Messages of revoked partitions are not settled here. After an error
+ *   `settle` may be called again.
+ * - A session joins, reads and sends heartbeats until it fails; then another one begins. The messages of the old one
+ *   are lost with it and delivered again.
  */
 export async function kafkaTransport(options: KafkaTransportOptions): Promise<Transport> {
   const library = await loadLibrary()
@@ -36,10 +58,10 @@ export async function kafkaTransport(options: KafkaTransportOptions): Promise<Tr
   const timers = new Set<NodeJS.Timeout>()
   let closed = false
   let fault: unknown
-  let heardAt = performance.now()
+  let receivedAt = performance.now()
 
-  const heard = (): void => {
-    heardAt = performance.now()
+  const received = (): void => {
+    receivedAt = performance.now()
     fault = undefined
   }
   const failed = (error: unknown): void => {
@@ -54,10 +76,13 @@ export async function kafkaTransport(options: KafkaTransportOptions): Promise<Tr
     library,
     { sessionTimeoutMs: 15_000, ...options },
     {
-      room: () => ahead.room,
+      hasCapacity: () => ahead.hasCapacity,
       took: put,
       assigned: ahead.dropLost,
-      ...{ answered: heard, alive: heard, troubled: failed, failed },
+      answered: received,
+      alive: received,
+      troubled: failed,
+      failed,
     },
   )
 
@@ -89,7 +114,7 @@ export async function kafkaTransport(options: KafkaTransportOptions): Promise<Tr
         const deliveries = handOver(max)
         if (deliveries.length > 0) return deliveries
         if (fault !== undefined) throw unavailable(fault)
-        if (performance.now() - heardAt > patienceMs) throw unavailable(silence())
+        if (performance.now() - receivedAt > patienceMs) throw unavailable(silence())
         await wakeSignal.wait(patienceMs, signal)
       }
       return []
@@ -132,7 +157,7 @@ export async function kafkaTransport(options: KafkaTransportOptions): Promise<Tr
   }
 }
 
-/** Counts it as handed over. */
+/** Counts the delivery. */
 function deliveryOf(taken: Taken): Delivery {
   const { message } = taken
   taken.deliveries += 1
@@ -144,20 +169,20 @@ function deliveryOf(taken: Taken): Delivery {
 }
 
 function silence(): Error {
-  return new Error('Nothing was heard of Kafka.')
+  return new Error('Kafka did not answer within 30 seconds.')
 }
 
-/** Messages that were read and wait for somebody to ask for them, in the order in which they came. */
+/** Messages that were read and wait for a `receive`, in the order of their arrival. */
 export interface ReadAhead {
-  /** False when there is enough for now. */
-  readonly room: boolean
+  /** False when enough is buffered. */
+  readonly hasCapacity: boolean
   put(taken: readonly Taken[]): void
   take(max: number): Taken[]
-  /** Removes what was taken away from us. */
+  /** Removes messages of revoked partitions. */
   dropLost(): void
 }
 
-/** The answer of a broker that passes a limit is taken whole: one fetch more, at most 4 MB. */
+/** A response that exceeds the limit is accepted completely: one fetch more, at most 4 MB. */
 const most = 1_000
 const mostBytes = 12 * 1024 * 1024
 
@@ -165,7 +190,7 @@ export function createReadAhead(): ReadAhead {
   let ready: Taken[] = []
   let bytes = 0
   return {
-    get room() {
+    get hasCapacity() {
       return ready.length < most && bytes < mostBytes
     },
     put(taken) {
@@ -182,6 +207,115 @@ export function createReadAhead(): ReadAhead {
     dropLost() {
       ready = ready.filter(isOpen)
       bytes = ready.reduce((sum, one) => sum + sizeOf(one), 0)
+    },
+  }
+}
+
+/** A member of the group and its reader, from joining until it fails or is closed. */
+interface Session {
+  readonly member: Member
+  readonly reader: Reader
+  /** Resolves with the reason when the session cannot go on; its opener still has to close it. */
+  readonly failed: Promise<unknown>
+  close(): Promise<void>
+}
+
+type SessionEvents = ReaderEvents & MemberEvents
+
+/** Rejects when the cluster is unreachable or refuses the member. */
+async function openSession(
+  library: Library,
+  options: MemberOptions,
+  events: SessionEvents,
+  signal: AbortSignal,
+): Promise<Session> {
+  await needTopics(library, options, signal)
+  const failed = Promise.withResolvers<unknown>()
+  const parts: { reader?: Reader } = {}
+  const memberEvents: MemberEvents = {
+    ...events,
+    assigned() {
+      events.assigned()
+      parts.reader?.look()
+    },
+    failed: failed.resolve,
+  }
+  const member = await joinGroup(library, options, memberEvents, signal)
+  const reader = createReader(library, options, member, events)
+  parts.reader = reader
+  reader.look()
+  return {
+    member,
+    reader,
+    failed: failed.promise,
+    async close() {
+      await Promise.all([reader.close(), member.close()])
+    },
+  }
+}
+
+/** Creates missing topics, where permitted; a group for a missing topic gets no assignment. */
+async function needTopics(library: Library, options: MemberOptions, signal: AbortSignal): Promise<void> {
+  const client = quiet(new library.Admin(clientOptions(options)))
+  try {
+    for (const topic of options.topics) {
+      try {
+        await whileOpen(client, signal, () => client.metadata({ topics: [topic], retries: 0 }))
+      } catch (error) {
+        if (!isUnknownTopic(error)) throw error
+        await createTopic(library, options, topic)
+      }
+    }
+  } finally {
+    await closeClient(client)
+  }
+}
+
+/** One session after another, until it is closed. */
+interface Sessions {
+  /** The open session, if any. */
+  readonly current: Session | undefined
+  close(): Promise<void>
+}
+
+const firstPauseMs = 250
+const longestPauseMs = 10_000
+
+/**
+ * Opens a session; when it fails, or cannot be opened, another one after a pause, each up to twice as long as the one
+ * before, so that many members that lost the same broker do not reconnect at the same moment.
+ */
+function keepSession(library: Library, options: MemberOptions, events: SessionEvents): Sessions {
+  const stop = new AbortController()
+  const { signal } = stop
+  const ended = Promise.withResolvers<void>()
+  let current: Session | undefined
+
+  const run = async (): Promise<void> => {
+    for (let pauseMs = firstPauseMs; !signal.aborted; pauseMs = Math.min(longestPauseMs, pauseMs * 2)) {
+      try {
+        current = await openSession(library, options, events, signal)
+        pauseMs = firstPauseMs
+        events.alive()
+        events.failed(await Promise.race([current.failed, ended.promise]))
+      } catch (error) {
+        events.failed(error)
+      }
+      await current?.close()
+      current = undefined
+      events.assigned()
+      await delay(pauseMs * (0.5 + Math.random() / 2), undefined, { signal }).catch(() => {})
+    }
+  }
+  const running = run()
+  return {
+    get current() {
+      return current
+    },
+    async close() {
+      stop.abort()
+      ended.resolve()
+      await running
     },
   }
 }

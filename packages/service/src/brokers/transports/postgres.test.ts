@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { someEnding } from '../../conformance/call-store/samples.ts'
 import { type TransportFixture, testTransport } from '../../conformance/transport.ts'
 import type { CallStore } from '../../storage/calls/call-store.ts'
 import { memoryCallStore } from '../../storage/calls/memory.ts'
@@ -46,12 +47,7 @@ export function fixtureOf(store: CallStore, expire: (store: CallStore) => Promis
     async commit(deliveries) {
       const endings = deliveries.flatMap(({ body }) => {
         if (body.kind !== 'claimed') return []
-        const { callId, fence } = body.claim
-        const result = {
-          ...{ callId, status: 'ok' as const, output: null, content: [], warnings: [], artifacts: [], effects: [] },
-          ...{ usage: { wallMs: 0, enforced: {} }, attempts: 1, startedAt: '', durationMs: 0 },
-        }
-        return [{ callId, fence, result, text: '{}', bytes: 2 }]
+        return [someEnding(body.claim, { text: '{}', bytes: 2 })]
       })
       await store.finish(endings)
     },

@@ -1,38 +1,40 @@
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import type { CallStore, ClaimOptions } from '../../storage/calls/call-store.ts'
-import { stillHeld } from '../../storage/calls/still-held.ts'
+import { stillHeld } from '../../storage/calls/lease-time.ts'
 import type { Delivery, Transport } from './transport.ts'
 
 export interface PostgresTransportOptions {
   readonly store: CallStore
-  /** Asked before each look. */
+  /** Called before each claim. */
   readonly claim: () => ClaimOptions
-  /** How many calls whoever receives has room for by the time of a look; as many as it asked for when absent. */
-  readonly room?: () => number
-  /** How long a `receive` that nobody woke waits before it looks again; a second when absent. */
+  /** The number of free slots when a claim is sent; as many as `receive` asked for when absent. */
+  readonly freeSlots?: () => number
+  /** The longest wait of a `receive` without `wake` before it claims again; a second when absent. */
   readonly pollMs?: number
 }
 
 /**
- * The table of calls as a queue: what it hands over is claimed already, and the outcome removes it.
- * Whoever hears that a call can be claimed says `wake`; looking again after a while repairs what was not heard.
+ * The table of calls as a queue: its deliveries are claimed already, and the outcome removes them. `wake` passes on the
+ * notification of a claimable call; polling repairs lost notifications.
  */
-export function postgresTransport({ store, claim, room, pollMs = 1_000 }: PostgresTransportOptions): Transport {
+export function postgresTransport({ store, claim, freeSlots, pollMs = 1_000 }: PostgresTransportOptions): Transport {
   let woken = false
   let wakeUp: (() => void) | undefined
 
-  const sleep = (signal: AbortSignal): Promise<void> =>
-    new Promise((resolve) => {
+  const sleep = async (signal: AbortSignal): Promise<void> => {
+    if (woken || signal.aborted) return
+    await new Promise<void>((resolve) => {
       const done = (): void => {
         clearTimeout(timer)
-        signal.removeEventListener('abort', done)
+        stopListening()
         wakeUp = undefined
         resolve()
       }
       const timer = setTimeout(done, pollMs)
-      signal.addEventListener('abort', done, { once: true })
+      const stopListening = onAbort(signal, done)
       wakeUp = done
-      if (woken || signal.aborted) done()
     })
+  }
   return {
     kind: 'postgres',
     async receive(max, signal) {
@@ -40,7 +42,7 @@ export function postgresTransport({ store, claim, room, pollMs = 1_000 }: Postgr
         woken = false
         const askedAt = performance.now()
         const options = claim()
-        const most = Math.min(max, room?.() ?? max)
+        const most = Math.min(max, freeSlots?.() ?? max)
         if (most <= 0) return []
         const claimed = await store.claim(most, options)
         const claims = await stillHeld(store, claimed, { askedAt, leaseMs: options.leaseMs })

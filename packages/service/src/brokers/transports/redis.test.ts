@@ -35,7 +35,7 @@ async function take(transport: Transport, count: number): Promise<Delivery[]> {
   return taken
 }
 
-/** What comes within a moment; nothing, when nothing is to come. */
+/** The deliveries of a short wait; none, when none arrives. */
 async function takeSome(transport: Transport, ms: number): Promise<readonly Delivery[]> {
   return transport.receive(100, AbortSignal.timeout(ms))
 }
@@ -52,7 +52,7 @@ async function consumersOf(redis: RedisConnections, stream: string): Promise<str
   return listOf(await redis.call(['XINFO', 'CONSUMERS', stream, group])).map((one) => textOf(listOf(one)[1]))
 }
 
-/** Gives up in the end, so that what is missing is seen. */
+/** Gives up after a time, so that a missing delivery fails the test. */
 async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
   const end = performance.now() + 15_000
   while (!(await condition()) && performance.now() < end) await pause(10)
@@ -112,7 +112,7 @@ test('an entry is a message with its field as bytes, its other fields as headers
   )
 })
 
-test('what was in the stream before the group is handed over', async (t) => {
+test('entries that precede the group are delivered', async (t) => {
   const redis = await file.open(t)
   const stream = freshKey()
   await add(redis, stream, 'early')
@@ -120,7 +120,7 @@ test('what was in the stream before the group is handed over', async (t) => {
   assert.deepEqual((await take(transport, 1)).map(text), ['early'])
 })
 
-test('entries that were trimmed away before they were settled are handed over as gone, until that is settled', async (t) => {
+test('entries that were trimmed before they were settled are delivered as gone, until that is settled', async (t) => {
   const redis = await file.open(t)
   const stream = freshKey()
   const claimIdleMs = 300
@@ -136,7 +136,7 @@ test('entries that were trimmed away before they were settled are handed over as
   assert.deepEqual(new Set(taken.map(text)), new Set(['gone', 'd', 'e']))
   const gone = taken.filter(({ body }) => body.kind === 'gone')
   assert.deepEqual(gone.map(positionOf), ids.slice(1, 3))
-  // The one who was told dies before he settled it: another one is told.
+  // The consumer that received it dies before it settled it: another one receives it.
   await one.close()
   const other = await make(t, redis, { stream, claimIdleMs })
   const again = await take(other, 4)
@@ -146,7 +146,7 @@ test('entries that were trimmed away before they were settled are handed over as
   assert.deepEqual(await takeSome(await make(t, redis, { stream, claimIdleMs }), claimIdleMs * 2), [])
 })
 
-test('what is in hand is not taken by others however long it waits, and not handed over twice here', async (t) => {
+test('a delivery in flight is not claimed by other consumers however long it takes, and not delivered twice here', async (t) => {
   const redis = await file.open(t)
   const stream = freshKey()
   const claimIdleMs = 300
@@ -164,7 +164,7 @@ test('what is in hand is not taken by others however long it waits, and not hand
   assert.equal(await pendingCount(redis, stream), 0)
 })
 
-test('touching what is in hand leaves what another consumer took meanwhile to it', async (t) => {
+test('renewing deliveries in flight leaves those that another consumer claimed to it', async (t) => {
   const redis = await file.open(t)
   const stream = freshKey()
   const slow = await make(t, redis, { stream, claimIdleMs: 300, consumer: 'slow' })
@@ -176,7 +176,7 @@ test('touching what is in hand leaves what another consumer took meanwhile to it
   assert.equal(textOf(listOf(pending)[1]), 'thief')
 })
 
-test('what is released comes again after its delay, not before, with its count', async (t) => {
+test('a released entry is delivered again after its delay, not before, with its count', async (t) => {
   const redis = await file.open(t)
   const stream = freshKey()
   const transport = await make(t, redis, { stream, claimIdleMs: 2_000 })
@@ -188,7 +188,7 @@ test('what is released comes again after its delay, not before, with its count',
   assert.deepEqual([again.map(text), again[0]?.deliveries], [['a'], 2])
 })
 
-test('a silent consumer is removed only when nothing is pending with it', async (t) => {
+test('an idle consumer is removed only when it has no pending entry', async (t) => {
   const redis = await file.open(t)
   const stream = freshKey()
   const transport = await make(t, redis, { stream, reapIdleMs: 200, consumer: 'tidy' })
@@ -226,7 +226,7 @@ test('entries are removed once every group has settled them, and never before', 
   assert.ok((numberOf(await redis.call(['XLEN', stream])) ?? 0) <= 101)
 })
 
-test('a group that was destroyed, and a stream that was deleted, are made again', async (t) => {
+test('a destroyed group and a deleted stream are created again', async (t) => {
   const redis = await file.open(t)
   const stream = freshKey()
   const transport = await make(t, redis, { stream })
@@ -243,12 +243,12 @@ test('a group that was destroyed, and a stream that was deleted, are made again'
   assert.deepEqual((await waiting).map(text), ['c'])
 })
 
-test('an answer that was lost on the way is read again at once', async (t) => {
+test('a delivery whose response was lost is read again at once', async (t) => {
   const redis = await file.open(t)
   const stream = freshKey()
   const ids = await add(redis, stream, 'a', 'b')
   const transport = await make(t, redis, { stream, consumer: 'me', claimIdleMs: 60_000 })
-  // Handed to us over a connection that was cut before the answer came; one was removed since.
+  // Delivered over a connection that broke before the response arrived; one entry was removed since.
   await redis.call(['XREADGROUP', 'GROUP', group, 'me', 'STREAMS', stream, '>'])
   await redis.call(['XDEL', stream, ids[0] ?? ''])
   const [lost] = await take(transport, 1)
@@ -256,7 +256,7 @@ test('an answer that was lost on the way is read again at once', async (t) => {
   assert.deepEqual([text(lost), lost.deliveries], ['b', 2])
 })
 
-test('what comes when nobody waits any more is kept for the next, and handed on when there is none', async (t) => {
+test('an entry that arrives after the reader stopped waiting goes to another consumer when the transport closes', async (t) => {
   const redis = await file.open(t)
   const stream = freshKey()
   const transport = await make(t, redis, { stream, claimIdleMs: 60_000 })
@@ -271,7 +271,7 @@ test('what comes when nobody waits any more is kept for the next, and handed on 
   assert.deepEqual((await take(other, 1)).map(text), ['a'])
 })
 
-test('lag counts what is unread and what is pending', async (t) => {
+test('lag counts unread and pending entries', async (t) => {
   const redis = await file.open(t)
   const stream = freshKey()
   const transport = await make(t, redis, { stream })
@@ -283,7 +283,7 @@ test('lag counts what is unread and what is pending', async (t) => {
   assert.equal(await transport.lag?.(), 2)
 })
 
-test('consumers that come and go never hold the same entry at once, and none is lost', async (t) => {
+test('consumers that start and stop never hold the same entry at once, and no entry is lost', async (t) => {
   const redis = await file.open(t)
   const stream = freshKey()
   const count = 200
@@ -320,7 +320,7 @@ test('consumers that come and go never hold the same entry at once, and none is 
   assert.equal(done.size, count)
 })
 
-test('a server that is silent makes receive fail, and what was sent meanwhile comes when it answers again', async (t) => {
+test('a server that does not answer makes receive fail, and entries sent meanwhile arrive when it answers again', async (t) => {
   const server = await file.server(t)
   const redis = await file.open(t, { commandMs: 300 })
   const stream = freshKey()
@@ -337,7 +337,7 @@ test('a server that is silent makes receive fail, and what was sent meanwhile co
   assert.ok((await takeStubbornly(transport, 1)).map(text).includes('a'))
 })
 
-test('a server that is killed under load loses nothing that it had acknowledged', async (t) => {
+test('a server that is killed under load loses no acknowledged entry', async (t) => {
   const server = await file.server(t)
   const redis = await file.open(t)
   const stream = freshKey()
@@ -380,7 +380,7 @@ test('a server that is killed under load loses nothing that it had acknowledged'
   t.diagnostic(`${sent.size} acknowledged over 2 kills`)
 })
 
-test('times that make no sense are refused', async (t) => {
+test('invalid durations are refused', async (t) => {
   const redis = await file.open(t)
   const wrong = redisTransport({ redis, stream: 's', group, consumer: 'c', claimIdleMs: 0 })
   await assert.rejects(wrong, (error) => ToolError.is(error) && error.code === 'CONFIG_INVALID')

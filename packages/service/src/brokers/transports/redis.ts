@@ -8,39 +8,47 @@ export interface RedisTransportOptions {
   readonly redis: RedisConnections
   readonly stream: string
   readonly group: string
-  /** Names this process within the group; no other one that lives may have the same name. */
+  /** Names this process within the group; no other live process may have the same name. */
   readonly consumer: string
   /** The field of an entry that holds the envelope; `data` when absent. */
   readonly field?: string
-  /** For how long nobody else gets what this consumer was handed and has let be since; a minute when absent. */
+  /** The time without a renewal after which another consumer may claim a pending entry; a minute when absent. */
   readonly claimIdleMs?: number
-  /** Consumers that are silent for so long and have nothing in hand are removed; ten minutes when absent. */
+  /** The idle time after which a consumer without pending entries is removed; ten minutes when absent. */
   readonly reapIdleMs?: number
   /**
-   * Whether entries that every group of the stream has settled are removed in time, so that it does not grow for ever;
-   * yes when absent. No is for streams that somebody reads without a group, or that their writer trims.
+   * Whether entries that every group of the stream has settled are removed, so that the stream does not grow without
+   * bound; true when absent. Set false for streams that are read without a group, or that their writer trims.
    */
   readonly removeSettled?: boolean
 }
 
-/** What a released entry waits for at most, besides its delay, to be taken by another consumer that was not woken. */
+/** The longest time, after its delay, that a released entry waits for a consumer that was not woken. */
 const longestSweepMs = 5_000
 
 /**
- * A stream of Redis, read as a consumer of a group.
- *
- * An entry is *unread* until some consumer reads it, then *pending* with that consumer until it is settled. What this
- * consumer handed over is *in hand* until it is settled or released: it is touched again and again, so that nobody else
- * takes it however long it waits, and it is not handed over a second time here. What is pending and was not touched
- * for `claimIdleMs`, because its consumer died or has released it, is taken over by the first who sweeps. An entry that
- * was removed while it was pending is *gone*, and handed over as such until that is settled.
- *
- * After its connection broke, and at the start, a consumer first rereads what is pending with it, because an answer may
- * have been lost on the way. When the group is gone it is made again, from the oldest entry on: what was settled and
- * not yet removed may come again then.
- *
- * - Delays of `release` longer than `claimIdleMs` are cut to it.
- * - When `settle` or `release` fails, the entries are no longer in hand and come again after `claimIdleMs`.
+ * A Redis stream, read as a consumer of a group.
+ * | ## States of an entry
+ * - `unread`: no consumer of the group has read it.
+ * - `in flight`: this consumer delivered it. Its idle time is renewed, so that no other consumer claims it however long
+ *   it takes, and it is not delivered a second time here.
+ * - `pending`: a consumer read it, and no longer renews it.
+ * - `gone`: it was removed from the stream before it was settled.
+ * - `settled`: it is acknowledged, and may be removed.
+ * | ## Transitions
+ * - `unread` → `in flight`: this consumer reads it.
+ * - `in flight` → `settled`: `settle`.
+ * - `in flight` → `pending`: `release`, a failed `settle` or `release`, or the consumer died.
+ * - `pending` → `in flight`: `claimIdleMs`, or the delay of its release, has passed and a consumer sweeps; or its own
+ *   consumer rereads it.
+ * - `in flight`, `pending` → `gone`: the entry is deleted or trimmed. It is delivered as gone until that is settled.
+ * | ## Contract
+ * - At the start, and after its connection broke, a consumer first rereads its own pending entries, because a response
+ *   may have been lost.
+ * - A missing group is created again, from the oldest entry on: entries that were settled and not yet removed may be
+ *   delivered again then.
+ * - Delays of `release` longer than `claimIdleMs` are reduced to it.
+ * - When `settle` or `release` fails, the entries are delivered again after `claimIdleMs`.
  * - Only entries that all groups have settled are ever removed.
  */
 export async function redisTransport(options: RedisTransportOptions): Promise<Transport> {
@@ -48,20 +56,20 @@ export async function redisTransport(options: RedisTransportOptions): Promise<Tr
   checkTimes({ claimIdleMs, reapIdleMs })
   const group = openGroup({ ...options, field, claimIdleMs })
   const sweepEveryMs = Math.min(claimIdleMs / 2, longestSweepMs)
-  const inHand = new Set<string>()
-  /** Came when nobody waited any more. */
+  const inFlight = new Set<string>()
+  /** Entries that arrived after the last `receive` had ended. */
   let left: readonly Delivery[] = []
-  /** The last own entry that was reread; undefined when there is none to reread. */
+  /** The id of the last own entry that was reread; undefined when there is none to reread. */
   let reread: string | undefined = '0'
   let sweepFrom = '0-0'
   let sweepAt = 0
   let tidyAt = 0
 
-  /** What is new here is in hand from now on. */
+  /** Marks new entries as in flight, and drops those that are already. */
   const take = (deliveries: readonly Delivery[]): readonly Delivery[] =>
     deliveries.filter((delivery) => {
       const position = positionOf(delivery) ?? ''
-      return inHand.size < inHand.add(position).size
+      return inFlight.size < inFlight.add(position).size
     })
   const rereadOwn = async (after: string, max: number): Promise<readonly Delivery[]> => {
     const { deliveries, last } = await group.reread(after, max)
@@ -71,7 +79,7 @@ export async function redisTransport(options: RedisTransportOptions): Promise<Tr
   const sweep = async (max: number): Promise<readonly Delivery[]> => {
     const { deliveries, next } = await group.sweep(sweepFrom, max)
     sweepFrom = next
-    // All of it was looked at; else there may be more at once.
+    // The sweep is complete; otherwise there may be more at once.
     if (next === '0-0' && deliveries.length < max) sweepAt = performance.now() + sweepEveryMs
     return deliveries
   }
@@ -80,7 +88,7 @@ export async function redisTransport(options: RedisTransportOptions): Promise<Tr
     await group.tidy(reapIdleMs, removeSettled)
     return []
   }
-  /** The next thing to do, the most urgent first. */
+  /** Runs the most urgent step. */
   const look = (max: number): Promise<readonly Delivery[]> => {
     if (reread !== undefined) return rereadOwn(reread, max)
     if (performance.now() >= sweepAt) return sweep(max)
@@ -98,22 +106,22 @@ export async function redisTransport(options: RedisTransportOptions): Promise<Tr
       return []
     }
   }
-  const letGo = (deliveries: readonly Delivery[]): readonly string[] => {
+  const removeFromFlight = (deliveries: readonly Delivery[]): readonly string[] => {
     const ids = deliveries.flatMap((delivery) => positionOf(delivery) ?? [])
-    for (const id of ids) inHand.delete(id)
+    for (const id of ids) inFlight.delete(id)
     return ids
   }
   const release = async (deliveries: readonly Delivery[], delayMs: number): Promise<void> => {
-    const ids = letGo(deliveries)
+    const ids = removeFromFlight(deliveries)
     const waitMs = Math.min(Math.max(delayMs, 0), claimIdleMs)
     if (ids.length > 0) await group.touch(ids, waitMs)
     sweepAt = Math.min(sweepAt, performance.now() + waitMs)
   }
-  const keepHold = (): void => {
-    if (inHand.size > 0) void group.touch([...inHand], claimIdleMs).catch(() => {})
+  const renewAll = (): void => {
+    if (inFlight.size > 0) void group.touch([...inFlight], claimIdleMs).catch(() => {})
   }
-  await group.create().catch(unlessAway)
-  const holding = setInterval(keepHold, claimIdleMs / 3).unref()
+  await group.create().catch(ignoreUnavailable)
+  const renewing = setInterval(renewAll, claimIdleMs / 3).unref()
   return {
     kind: 'redis',
     async receive(max, signal) {
@@ -126,7 +134,7 @@ export async function redisTransport(options: RedisTransportOptions): Promise<Tr
       return []
     },
     async settle(deliveries) {
-      const ids = letGo(deliveries)
+      const ids = removeFromFlight(deliveries)
       if (ids.length > 0) await group.settle(ids)
     },
     release,
@@ -135,7 +143,7 @@ export async function redisTransport(options: RedisTransportOptions): Promise<Tr
     },
     lag: () => group.lag(),
     async close() {
-      clearInterval(holding)
+      clearInterval(renewing)
       await release(left, 0).catch(() => {})
       await group.close()
     },
@@ -149,7 +157,7 @@ function checkTimes(times: { readonly [name: string]: number }): void {
   }
 }
 
-/** A group that cannot be made now is made when it is missed. */
-function unlessAway(error: unknown): void {
+/** A group that cannot be created now is created when it is found missing. */
+function ignoreUnavailable(error: unknown): void {
   if (!ToolError.is(error) || error.code !== 'STORE_UNAVAILABLE' || error.retryable === false) throw error
 }

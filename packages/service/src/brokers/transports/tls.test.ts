@@ -8,20 +8,20 @@ import { hasProgram } from '../../../../../scripts/engines/packages.ts'
 import { type RedisServer, startRedis } from '../../../../../scripts/engines/redis.ts'
 import { failure } from '../../conformance/database.ts'
 import { type KafkaConnection, kafkaPublisher } from './kafka.ts'
-import type { Sent } from './message.ts'
 import { openRedis } from './redis/connection.ts'
+import type { Sent } from './transport.ts'
 
 let [ours, theirs]: Authority[] = []
 before(() => {
   ours = makeAuthority()
-  theirs = makeAuthority('Somebody else')
+  theirs = makeAuthority('Another authority')
 })
 after(() => {
   ours?.remove()
   theirs?.remove()
 })
 
-/** Who somebody is, in the form in which connections take it. */
+/** A certificate and its key, as connections accept it. */
 function as({ certFile, keyFile }: Certificate): { readonly cert: string; readonly key: string } {
   return { cert: readFileSync(certFile, 'utf8'), key: readFileSync(keyFile, 'utf8') }
 }
@@ -48,18 +48,18 @@ describe('Redis over TLS', redisless, () => {
   })
   after(() => Promise.all([server.stop(), strict.stop()]))
 
-  test('a server of the authority is reached, by commands and by what is published', async () => {
+  test('a server with a certificate of the authority is reached, by commands and subscriptions', async () => {
     const redis = await openRedis({ url: present(server.secureUrl), tls: { ca: present(ours).ca } })
     assert.equal(String(await redis.call(['PING'])), 'PONG')
-    const heard = Promise.withResolvers<string>()
-    const leave = await redis.subscribe('news', (text) => heard.resolve(String(text)))
+    const received = Promise.withResolvers<string>()
+    const leave = await redis.subscribe('news', (text) => received.resolve(String(text)))
     await redis.call(['PUBLISH', 'news', 'here'])
-    assert.equal(await heard.promise, 'here')
+    assert.equal(await received.promise, 'here')
     await leave()
     await redis.close()
   })
 
-  test('a server of another authority, of the system’s alone, or under another name is refused', async () => {
+  test('a certificate of another authority, an authority unknown to the system, or another host name is refused', async () => {
     const elsewhere = present(server.secureUrl).replace('127.0.0.1', 'localhost')
     const wrong = [
       { url: present(server.secureUrl), tls: { ca: present(theirs).ca } },
@@ -73,7 +73,7 @@ describe('Redis over TLS', redisless, () => {
     }
   })
 
-  test('a server that asks who we are lets in whom its authority knows, and nobody else', async () => {
+  test('a server that requires client certificates accepts only those of its authority', async () => {
     const [url, ca] = [present(strict.secureUrl), present(ours).ca]
     const redis = await openRedis({ url, tls: { ca, ...as(present(ours).issue()) } })
     assert.equal(String(await redis.call(['PING'])), 'PONG')
@@ -95,7 +95,9 @@ describe('Kafka over TLS', javaless, () => {
 
   const send = async (tls: KafkaConnection['tls'], brokers = present(server.secure)): Promise<Sent | undefined> => {
     const publisher = await kafkaPublisher({
-      ...{ brokers: [brokers], clientId: 'gantry-tls', requestTimeoutMs: 4_000 },
+      brokers: [brokers],
+      clientId: 'gantry-tls',
+      requestTimeoutMs: 4_000,
       ...(tls === undefined ? {} : { tls }),
     })
     const [sent] = await publisher.send([{ to: 'secured', bytes: Buffer.from('x') }], AbortSignal.timeout(30_000))
@@ -103,11 +105,11 @@ describe('Kafka over TLS', javaless, () => {
     return sent
   }
 
-  test('a broker of the authority takes what we send, when it knows us', async () => {
+  test('a broker of the authority accepts messages from a client with its certificate', async () => {
     assert.deepEqual(await send({ ca: present(ours).ca, ...as(present(ours).issue()) }), { kind: 'sent' })
   })
 
-  test('a broker of another authority or under another name gets nothing, and we are told why', async () => {
+  test('a broker of another authority or under another name receives nothing, and the error names the certificate', async () => {
     const own = as(present(ours).issue())
     const wrong: readonly [KafkaConnection['tls'], string?][] = [
       [{ ca: present(theirs).ca, ...own }],
@@ -121,7 +123,7 @@ describe('Kafka over TLS', javaless, () => {
     }
   })
 
-  test('a broker that asks who we are takes nothing from those whom its authority does not know', async () => {
+  test('a broker that requires client certificates accepts nothing from clients of another authority', async () => {
     for (const own of [{}, as(present(theirs).issue())]) {
       assert.equal((await send({ ca: present(ours).ca, ...own }))?.kind, 'again')
     }
@@ -139,20 +141,23 @@ describe('Kafka over TLS with SCRAM', javaless, () => {
   const send = async (password: string, { ca }: Authority): Promise<Sent | undefined> => {
     const { username } = server.guarded
     const publisher = await kafkaPublisher({
-      ...{ brokers: [present(server.secure)], clientId: 'gantry-scram', requestTimeoutMs: 4_000 },
-      ...{ tls: { ca }, sasl: { mechanism: 'SCRAM-SHA-512', username, password } },
+      brokers: [present(server.secure)],
+      clientId: 'gantry-scram',
+      requestTimeoutMs: 4_000,
+      tls: { ca },
+      sasl: { mechanism: 'SCRAM-SHA-512', username, password },
     })
     const [sent] = await publisher.send([{ to: 'secured', bytes: Buffer.from('x') }], AbortSignal.timeout(30_000))
     await publisher.close()
     return sent
   }
 
-  test('a broker of the authority takes what we send with the right password, and nothing with a wrong one', async () => {
+  test('a broker of the authority accepts messages with the right password, and nothing with a wrong one', async () => {
     assert.deepEqual(await send(server.guarded.password, present(ours)), { kind: 'sent' })
     assert.equal((await send('wrong', present(ours)))?.kind, 'again')
   })
 
-  test('a broker of another authority is not told the password', async () => {
+  test('a broker of another authority does not receive the password', async () => {
     const sent = await send(server.guarded.password, present(theirs))
     assert.ok(sent?.kind === 'again')
     assert.match(sent.error, /certificate/)

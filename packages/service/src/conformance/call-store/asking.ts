@@ -6,7 +6,7 @@ const slot = { key: 's', limit: 1 }
 const asked = { asked: true, delayMs: 60_000 }
 
 export const asking: Cases = {
-  async 'a call that is asked is nobody’s to claim until it is resumed, and then at once'({ store, other, records }) {
+  async 'a call that waits for approval cannot be claimed until it is resumed'({ store, other, records }) {
     await store.submit([someCall('c')])
     await store.release([{ ...(await claimOne(store)), ...asked }])
     await other.reclaim({ max: 10 })
@@ -19,7 +19,7 @@ export const asking: Cases = {
     assert.deepEqual((await records()).attempts, [{ callId: 'c', fence: 1, worker: 'w1', outcome: 'released' }])
   },
 
-  async 'without a decision it comes back when its time is over'({ store, pass }) {
+  async 'a call that waits for approval can be claimed after its time limit'({ store, pass }) {
     await store.submit([someCall('c')])
     await store.release([{ ...(await claimOne(store)), ...asked }])
     const { nextMs } = await store.reclaim({ max: 10 })
@@ -29,14 +29,17 @@ export const asking: Cases = {
     assert.deepEqual(idsOf(await store.claim(10, mine)), ['c'])
   },
 
-  async 'who was resumed or cancelled while he held the call does not wait for a person'({ store, other }) {
+  async 'a call that was resumed or cancelled before its release for approval can be claimed at once'({
+    store,
+    other,
+  }) {
     await store.submit([someCall('resumed')])
     const first = await claimOne(store)
     await other.resume('resumed')
     await store.release([{ ...first, ...asked }])
     const next = await claimOne(store)
     await store.release([{ ...next, ...asked }])
-    assert.deepEqual(await store.claim(10, mine), [], 'a decision counts for the holder under whom it came')
+    assert.deepEqual(await store.claim(10, mine), [], 'a decision counts only for the claim during which it came')
     await store.submit([someCall('cancelled')])
     const held = await claimOne(store)
     assert.equal(await other.cancel('cancelled', 'acme'), 'asked')
@@ -44,10 +47,10 @@ export const asking: Cases = {
     assert.equal((await claimOne(store)).cancelled, true)
   },
 
-  async 'a resume does nothing to a call that waits for something else, runs, has ended or never was'(fixture) {
+  async 'resume() does nothing to a call that is delayed, waits for a slot, runs, has ended or is unknown'(fixture) {
     const { store } = fixture
     await store.submit([someCall('delayed', { delayMs: 60_000 }), someCall('one', { slot }), someCall('two', { slot })])
-    for (const callId of ['delayed', 'two', 'nobody']) await store.resume(callId)
+    for (const callId of ['delayed', 'two', 'missing']) await store.resume(callId)
     const claim = await claimOne(store)
     assert.equal(claim.callId, 'one')
     await store.resume('one')
@@ -57,7 +60,7 @@ export const asking: Cases = {
     assert.deepEqual(idsOf(await store.claim(10, mine)), ['two'])
   },
 
-  async 'who is not the holder cannot say that a call is asked'(fixture) {
+  async 'a worker without the lease cannot release a call for approval'(fixture) {
     const { store } = fixture
     await store.submit([someCall('c')])
     const late = await loseOne(fixture)
@@ -67,7 +70,7 @@ export const asking: Cases = {
     assert.deepEqual(await store.finish([someEnding(next)]), ['c'])
   },
 
-  async 'a call that is asked leaves its slot to the next, and gets in line again'({ store }) {
+  async 'a call that waits for approval gives its slot to the next, and queues for one again when resumed'({ store }) {
     await store.submit([someCall('one', { slot }), someCall('two', { slot })])
     await store.release([{ ...(await claimOne(store)), ...asked }])
     const two = await claimOne(store)
@@ -78,7 +81,7 @@ export const asking: Cases = {
     assert.equal((await claimOne(store)).callId, 'one')
   },
 
-  async 'a call that is asked is cancelled at once, and at its deadline out of time; it changed nothing'(fixture) {
+  async 'a call that waits for approval ends when it is cancelled or at its deadline, with effect none'(fixture) {
     const { store, pass, records } = fixture
     await store.submit([someCall('cancelled')])
     await store.release([{ ...(await claimOne(store)), ...asked }])
@@ -99,7 +102,7 @@ export const asking: Cases = {
     )
   },
 
-  async 'a program that sleeps may have run in part, and wakes to be cancelled'({ store, records }) {
+  async 'cancelling a sleeping program makes it claimable, because it may have run in part'({ store, records }) {
     const program = { kind: 'code', tool: 'code:program:1.0.0', effect: 'repeatable' } as const
     await store.submit([someCall('asleep', program), someCall('awake', program), someCall('new', program)])
     for (const claim of await store.claim(2, mine)) {
@@ -108,7 +111,11 @@ export const asking: Cases = {
     }
     assert.equal(await store.cancel('new', 'acme'), 'ended')
     const awake = await claimOne(store)
-    assert.deepEqual([awake.callId, awake.cancelled], ['awake', true], 'who is cancelled already does not fall asleep')
+    assert.deepEqual(
+      [awake.callId, awake.cancelled],
+      ['awake', true],
+      'a cancelled program is not delayed by its release',
+    )
     assert.equal(await store.cancel('asleep', 'acme'), 'asked')
     const asleep = await claimOne(store)
     assert.deepEqual([asleep.callId, asleep.cancelled, asleep.call.kind], ['asleep', true, 'code'])
@@ -116,7 +123,11 @@ export const asking: Cases = {
     assert.equal((await records()).results.length, 3)
   },
 
-  async 'a chain that is asked may have run in part, so the next claimant ends it'({ store, pass, records }) {
+  async 'a chain that waits for approval may have run in part, so that the next worker ends it'({
+    store,
+    pass,
+    records,
+  }) {
     const chain = { kind: 'chain', tool: 'chain', effect: 'repeatable' } as const
     await store.submit([someCall('cancelled', chain)])
     await store.release([{ ...(await claimOne(store)), ...asked }])

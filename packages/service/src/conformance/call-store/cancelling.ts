@@ -16,7 +16,7 @@ import {
 const slot = { key: 's', limit: 1 }
 
 export const cancelling: Cases = {
-  async 'a call that waits ends as cancelled and changed nothing'({ store, records }) {
+  async 'a cancelled call that waits ends as cancelled with effect none'({ store, records }) {
     await store.submit([someCall('c', { callback: 'https://example.com/' })])
     assert.equal(await store.cancel('c', 'acme'), 'ended')
     assert.deepEqual(await store.claim(10, mine), [])
@@ -25,7 +25,7 @@ export const cancelling: Cases = {
       results.map(({ callId, status, code }) => [callId, status, code]),
       [['c', 'cancelled', 'CANCELLED']],
     )
-    const { error, status } = JSON.parse(results[0]?.text ?? '') as Result
+    const { error, status }: Result = JSON.parse(results[0]?.text ?? '')
     assert.deepEqual([status, error?.code, error?.effect], ['cancelled', 'CANCELLED', 'none'])
     assert.deepEqual(attempts, [])
     assert.deepEqual(
@@ -35,7 +35,7 @@ export const cancelling: Cases = {
     assert.equal(outbox.length, 1)
   },
 
-  async 'so does one that is delayed, handed back, or behind others of its slot'({ store }) {
+  async 'a delayed, a released and a slot-waiting call end when they are cancelled'({ store }) {
     await store.submit([someCall('back')])
     await store.release([{ ...(await claimOne(store)), delayMs: 5_000 }])
     await store.submit([someCall('delayed', { delayMs: 5_000 }), someCall('one', { slot }), someCall('two', { slot })])
@@ -43,7 +43,7 @@ export const cancelling: Cases = {
     assert.deepEqual(idsOf(await store.claim(10, mine)), ['one'])
   },
 
-  async 'the holder of a call is told, and ends it himself'({ store, other, records }) {
+  async 'extend() reports a cancellation to the worker with the lease, which ends the call'({ store, other, records }) {
     await store.submit([someCall('c')])
     const claim = await claimOne(store)
     assert.equal(await other.cancel('c', 'acme'), 'asked')
@@ -57,7 +57,7 @@ export const cancelling: Cases = {
     )
   },
 
-  async 'the next holder is told when the call was handed back, or its holder was lost'(fixture) {
+  async 'the next claim reports a cancellation after the call was released or its worker was lost'(fixture) {
     const { store } = fixture
     await store.submit([someCall('c')])
     const claim = await claimOne(store)
@@ -70,7 +70,7 @@ export const cancelling: Cases = {
     assert.equal((await claimOne(store)).cancelled, true)
   },
 
-  async 'a call that somebody may have run is left to the next holder'(fixture) {
+  async 'a cancelled call whose worker was lost is left to the next claim'(fixture) {
     const { store } = fixture
     for (const begin of [true, false]) {
       await store.submit([someCall(`c${begin}`)])
@@ -82,7 +82,7 @@ export const cancelling: Cases = {
     }
   },
 
-  async 'a call that has ended stays as it ended'({ store, records }) {
+  async 'cancelling an ended call does not change its outcome'({ store, records }) {
     await store.submit([someCall('a'), someCall('b')])
     const [a] = await store.claim(1, mine)
     assert.ok(a !== undefined)
@@ -100,21 +100,21 @@ export const cancelling: Cases = {
     )
   },
 
-  async 'what is not there, or another tenant’s, is absent and untouched'({ store }) {
+  async 'cancelling an unknown call, or one of another tenant, returns absent and changes nothing'({ store }) {
     await store.submit([someCall('c'), someCall('d')])
     const [c] = await store.claim(1, mine)
     assert.ok(c !== undefined)
-    for (const callId of ['c', 'd', 'nobody', '', 'c\0', '\ud800']) {
+    for (const callId of ['c', 'd', 'missing', '', 'c\0', '\ud800']) {
       assert.equal(await store.cancel(callId, 'other'), 'absent')
     }
-    assert.equal(await store.cancel('nobody', 'acme'), 'absent')
+    assert.equal(await store.cancel('missing', 'acme'), 'absent')
     assert.deepEqual(await store.extend([c], 10_000), { lost: [], cancelled: [] })
     assert.equal((await claimOne(store)).cancelled, false)
     await store.finish([someEnding(c)])
     assert.equal(await store.cancel('c', 'other'), 'absent')
   },
 
-  async 'cancelling while others claim and finish leaves each call with one end'({ store, other, records }) {
+  async 'concurrent cancels, claims and completions leave each call with one outcome'({ store, other, records }) {
     const calls = manyCalls(60)
     await store.submit(calls)
     const work = async (): Promise<void> => {

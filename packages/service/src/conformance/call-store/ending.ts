@@ -13,7 +13,7 @@ import {
 } from './samples.ts'
 
 export const ending: Cases = {
-  async 'a finished call has its result and its attempt, and is gone from the queue'({ store, records }) {
+  async 'a completed call has its result and its attempt, and is not in the queue'({ store, records }) {
     await store.submit([someCall('c')])
     const claim = await claimOne(store)
     const end = someEnding(claim)
@@ -26,7 +26,7 @@ export const ending: Cases = {
     assert.equal(await store.depth(10), 0)
   },
 
-  async 'a call ends once'({ store, records }) {
+  async 'a call is completed once'({ store, records }) {
     await store.submit([someCall('c')])
     const claim = await claimOne(store)
     const failed = someEnding(claim, { result: someResult('c', { status: 'failed' }) })
@@ -40,7 +40,7 @@ export const ending: Cases = {
     assert.equal(audit.filter(({ phase }) => phase === 'end').length, 1)
   },
 
-  async 'an error’s code is kept beside the status'({ store, records }) {
+  async 'the error code is stored beside the status'({ store, records }) {
     await store.submit([someCall('c')])
     const error = {
       code: 'BACKEND_FAILED',
@@ -55,7 +55,7 @@ export const ending: Cases = {
     assert.deepEqual([audit[1]?.status, audit[1]?.code], ['failed', 'BACKEND_FAILED'])
   },
 
-  async 'a late holder may finish until somebody else has the call'(fixture) {
+  async 'a worker whose lease was reclaimed can complete the call until it is claimed again'(fixture) {
     const { store, records } = fixture
     await store.submit([someCall('c')])
     const late = await loseOne(fixture)
@@ -69,7 +69,7 @@ export const ending: Cases = {
     assert.deepEqual(await store.claim(10, mine), [])
   },
 
-  async 'a late holder’s outcome is refused once somebody else has the call'(fixture) {
+  async 'an outcome under an older fence is refused once the call is claimed again'(fixture) {
     const { store, other, records } = fixture
     await store.submit([someCall('c')])
     const late = await loseOne(fixture)
@@ -91,20 +91,20 @@ export const ending: Cases = {
     )
   },
 
-  async 'of a batch those are accepted that may be'(fixture) {
+  async 'finish() accepts the valid outcomes of a batch and refuses the others'(fixture) {
     const { store } = fixture
     await store.submit(manyCalls(50))
     const claims = await store.claim(50, mine)
     await store.finish(claims.slice(0, 10).map((claim) => someEnding(claim)))
     const wrong = claims.slice(10, 20).map((claim) => someEnding({ ...claim, fence: 9 }))
-    const nobody = someEnding({ callId: 'nobody', fence: 1 })
-    const all = [nobody, ...wrong, ...claims.slice(0, 10).map((claim) => someEnding(claim))]
+    const missing = someEnding({ callId: 'missing', fence: 1 })
+    const all = [missing, ...wrong, ...claims.slice(0, 10).map((claim) => someEnding(claim))]
     const right = claims.slice(20).toReversed()
     const accepted = await store.finish([...all, ...right.map((claim) => someEnding(claim))])
     assert.deepEqual([...accepted].sort(), idsOf(claims.slice(20)))
   },
 
-  async 'the same outcome twice in a batch, or one beside that of an older fence, is one outcome'(fixture) {
+  async 'a batch with repeated outcomes, or one under an older fence, stores one outcome per call'(fixture) {
     const { store, records } = fixture
     await store.submit([someCall('c')])
     const late = await loseOne(fixture)
@@ -117,7 +117,7 @@ export const ending: Cases = {
     )
   },
 
-  async 'outcomes names those that ended under the very fence'(fixture) {
+  async 'outcomes() returns the calls that were completed under exactly that fence'(fixture) {
     const { store } = fixture
     await store.submit([someCall('mine'), someCall('expired', { deadlineMs: 1_000 })])
     const [mineClaim, released] = await store.claim(2, mine)
@@ -126,11 +126,11 @@ export const ending: Cases = {
     await store.finish([someEnding(mineClaim)])
     await fixture.pass(2_000)
     assert.deepEqual((await store.reclaim({ max: 10 })).expired, ['expired'])
-    const holders = [mineClaim, released, { callId: 'mine', fence: 2 }, { callId: 'nobody', fence: 1 }]
+    const holders = [mineClaim, released, { callId: 'mine', fence: 2 }, { callId: 'missing', fence: 1 }]
     assert.deepEqual(await store.outcomes(holders), ['mine'])
   },
 
-  async 'a call with a callback leaves a message to be sent'({ store, records }) {
+  async 'completing a call with a callback adds it to the outbox'({ store, records }) {
     await store.submit([someCall('a', { callback: 'https://example.com/a' }), someCall('b')])
     const claims = await store.claim(2, mine)
     await store.finish(claims.map((claim) => someEnding(claim)))
@@ -138,7 +138,7 @@ export const ending: Cases = {
     assert.deepEqual((await records()).outbox, [message])
   },
 
-  async 'a call that is given up leaves a dead letter'(fixture) {
+  async 'an ending with `dead` writes a dead letter'(fixture) {
     const { store, records } = fixture
     await store.submit([someCall('c')])
     await loseOne(fixture)
@@ -151,9 +151,9 @@ export const ending: Cases = {
     } as const
     const result = someResult('c', { status: 'failed', error })
     await store.finish([someEnding(await claimOne(store), { result, dead: { reason: 'It \0 killed \ud800 two.' } })])
-    const [letter, ...more] = (await records()).deadLetters
+    const [deadLetter, ...more] = (await records()).deadLetters
     assert.equal(more.length, 0)
-    const { reason, ...rest } = letter ?? {}
+    const { reason, ...rest } = deadLetter ?? {}
     const { tenant, tool } = { tenant: 'acme', tool: 'math:add:1.0.0' }
     assert.deepEqual(rest, {
       id: 'c',
@@ -167,13 +167,13 @@ export const ending: Cases = {
     assert.match(reason ?? '', /^It .* killed .* two\.$/)
   },
 
-  async 'a dead letter of a result without an error is still one'({ store, records }) {
+  async 'a dead letter of a result without an error has the code INTERNAL'({ store, records }) {
     await store.submit([someCall('c')])
     await store.finish([someEnding(await claimOne(store), { dead: { reason: 'odd' } })])
     assert.equal((await records()).deadLetters[0]?.code, 'INTERNAL')
   },
 
-  async 'text is kept to the letter, and what was kept elsewhere by its reference'({ store, records }) {
+  async 'the text of a result is stored unchanged, and an offloaded result as its reference'({ store, records }) {
     await store.submit([someCall('a'), someCall('b')])
     const [a, b] = await store.claim(2, mine)
     assert.ok(a !== undefined && b !== undefined)
@@ -189,7 +189,7 @@ export const ending: Cases = {
     )
   },
 
-  async 'a chain ends with the result of a chain'({ store, records }) {
+  async 'a chain is completed with a chain result'({ store, records }) {
     await store.submit([someCall('c', { kind: 'chain', tool: 'chain' })])
     const claim = await claimOne(store)
     const result = { chainId: 'c', status: 'ok', output: 1, steps: [], startedAt: '', durationMs: 1 } as const
@@ -197,7 +197,7 @@ export const ending: Cases = {
     assert.equal((await records()).results[0]?.text, JSON.stringify(result))
   },
 
-  async 'of two who finish at once under the same fence, one is accepted'({ store, other, records }) {
+  async 'of two concurrent completions under the same fence one is accepted'({ store, other, records }) {
     await store.submit(manyCalls(100))
     const claims = await store.claim(100, mine)
     const ends = claims.map((claim) => someEnding(claim))

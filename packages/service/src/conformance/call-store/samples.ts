@@ -2,21 +2,21 @@ import type { Result } from '@gantry/contract'
 import type { CallRecords } from '../../storage/calls/call-records.ts'
 import type { AdmittedCall, CallStore, Claim, Ending, Holder } from '../../storage/calls/call-store.ts'
 
-/** An empty store, and what a test needs to know of it. */
+/** An empty store to test, and access to its records. */
 export interface StoreFixture {
   readonly store: CallStore
-  /** The same calls, as another process reaches them. */
+  /** The same calls, as seen by another process. */
   readonly other: CallStore
-  /** Lets so much time of the store go by. */
+  /** Advances the time of the store. */
   pass(ms: number): Promise<void>
   records(): Promise<CallRecords>
 }
 
 export type Cases = { readonly [sentence: string]: (fixture: StoreFixture) => Promise<void> }
 
-/** How the first worker claims. */
+/** Claim options of the first worker. */
 export const mine = { worker: 'w1', leaseMs: 10_000 }
-/** How the second one does. */
+/** Claim options of the second worker. */
 export const theirs = { worker: 'w2', leaseMs: 10_000 }
 
 export function someCall(callId: string, given: Partial<AdmittedCall> = {}): AdmittedCall {
@@ -62,14 +62,14 @@ export function someEnding({ callId, fence }: Holder, given: Partial<Ending> = {
   return { callId, fence, result, text, bytes: text.length, ...given }
 }
 
-/** The one claim that there is to have now. */
+/** Claims the only claimable call; throws when there is none or more than one. */
 export async function claimOne(store: CallStore, options = mine): Promise<Claim> {
   const [claim, ...more] = await store.claim(2, options)
   if (claim === undefined || more.length > 0) throw new Error(`There were ${more.length + (claim ? 1 : 0)} calls.`)
   return claim
 }
 
-/** Claims a call and lets the lease run out; answers what its holder had. */
+/** Claims a call and lets its lease expire; returns the lost claim. */
 export async function loseOne({ store, pass }: StoreFixture, begin = false): Promise<Claim> {
   const claim = await claimOne(store)
   if (begin) await store.begin([claim])

@@ -3,7 +3,7 @@ import { plainOf } from '../../storage/calls/call-facts.ts'
 import type { AdmittedCall } from '../../storage/calls/call-store.ts'
 import { type Cases, claimOne, idsOf, loseOne, mine, someCall, someEnding, someResult, theirs } from './samples.ts'
 
-/** Everything that a call can say of itself. */
+/** A call with every optional field. */
 const whole: AdmittedCall = someCall('whole', {
   kind: 'chain',
   identity: { principal: 'ada', tenant: 'acme', permissions: ['a:*', '"'], roles: ['admin'] },
@@ -18,7 +18,7 @@ const whole: AdmittedCall = someCall('whole', {
 })
 
 export const submitting: Cases = {
-  async 'a call is claimed as it was handed in'({ store }) {
+  async 'a call is claimed as it was submitted'({ store }) {
     assert.deepEqual(await store.submit([whole]), [{ kind: 'new', callId: 'whole' }])
     const claim = await claimOne(store)
     assert.deepEqual(claim.call, whole)
@@ -39,18 +39,18 @@ export const submitting: Cases = {
     )
   },
 
-  async 'a call without anything optional is claimed without it'({ store }) {
+  async 'a call without optional fields is claimed without them'({ store }) {
     const { digest: _, payload: __, ...call } = someCall('c', { payloadRef: 'sha256:1' })
     await store.submit([call])
     assert.deepEqual((await claimOne(store)).call, call)
   },
 
-  async 'a call that need not be on disk yet is there like any other, and its claim says so'({ store }) {
+  async 'an unflushed submission is visible like any other, and its claim is marked as unflushed'({ store }) {
     const submitted = await store.submit([someCall('c', { key: 'k' })], mine, { unflushed: true })
     const [claim] = submitted.flatMap((one) => (one.kind === 'new' ? [one.claim] : []))
     assert.deepEqual([claim?.callId, claim?.fence, claim?.unflushed], ['c', 1, true])
     assert.deepEqual(await store.submit([someCall('d', { key: 'k' })], mine), [{ kind: 'duplicate', callId: 'c' }])
-    assert.deepEqual([await store.flush('c'), await store.flush('nobody')], [true, false])
+    assert.deepEqual([await store.flush('c'), await store.flush('missing')], [true, false])
     assert.deepEqual(await store.finish([someEnding({ callId: 'c', fence: 1 })]), ['c'])
     assert.equal(await store.flush('c'), true)
     const usual = await store.submit([someCall('e')], mine, { unflushed: false })
@@ -60,12 +60,12 @@ export const submitting: Cases = {
     )
   },
 
-  async 'no calls are no work'({ store }) {
+  async 'an empty submission returns an empty list'({ store }) {
     assert.deepEqual(await store.submit([]), [])
     assert.deepEqual(await store.submit([], mine), [])
   },
 
-  async 'the same key and the same call is a duplicate, whether it runs or has ended'({ store }) {
+  async 'a call with the same key and fingerprint is a duplicate, before and after the first one ends'({ store }) {
     await store.submit([someCall('first', { key: 'k' })])
     const duplicate = [{ kind: 'duplicate', callId: 'first' }]
     assert.deepEqual(await store.submit([someCall('second', { key: 'k' })]), duplicate)
@@ -76,7 +76,7 @@ export const submitting: Cases = {
     assert.deepEqual(await store.claim(10, mine), [])
   },
 
-  async 'a call that an open circuit kept from starting leaves its key free, and one that may have begun does not'({
+  async 'a call that failed with CIRCUIT_OPEN and effect none frees its key, and one with effect possible does not'({
     store,
   }) {
     const open = { code: 'CIRCUIT_OPEN', message: 'It rests.', stage: 'execute', retryable: true } as const
@@ -100,14 +100,14 @@ export const submitting: Cases = {
     assert.equal(await again('of a broker', { reply }), 'duplicate')
   },
 
-  async 'the same key for another call is a conflict'({ store }) {
+  async 'the same key with another fingerprint is a conflict'({ store }) {
     await store.submit([someCall('first', { key: 'k' })])
     const other = someCall('second', { key: 'k', fingerprint: 'other' })
     assert.deepEqual(await store.submit([other]), [{ kind: 'conflict', callId: 'first' }])
     assert.deepEqual(idsOf(await store.claim(10, mine)), ['first'])
   },
 
-  async 'the same key of another tenant or principal is another call'({ store }) {
+  async 'the same key of another tenant or principal is a new call'({ store }) {
     const identity = { principal: 'ada', tenant: 'acme', permissions: [] }
     const calls = [
       someCall('a', { key: 'k', identity }),
@@ -128,7 +128,7 @@ export const submitting: Cases = {
     )
   },
 
-  async 'a batch of all kinds is answered in its order'({ store }) {
+  async 'a mixed batch is answered in its order'({ store }) {
     await store.submit([someCall('old', { key: 'k' })])
     const submitted = await store.submit([
       someCall('z'),
@@ -151,7 +151,7 @@ export const submitting: Cases = {
     assert.deepEqual(idsOf(await store.claim(10, mine)), ['old', 'z', 'x', 't'])
   },
 
-  async 'a call that is handed in again under its own id is its own duplicate'({ store }) {
+  async 'a call that is submitted again under its id is a duplicate'({ store }) {
     const call = someCall('c', { key: 'k' })
     const plain = someCall('p')
     await store.submit([call, plain])
@@ -167,7 +167,7 @@ export const submitting: Cases = {
     assert.equal((await store.claim(10, mine)).length, 3)
   },
 
-  async 'an id that somebody else used for something else is a conflict'({ store }) {
+  async 'the id of another call is a conflict'({ store }) {
     await store.submit([someCall('c')])
     const identity = { principal: 'ada', tenant: 'other', permissions: [] }
     for (const given of [{ identity }, { fingerprint: 'other' }, { key: 'k' }]) {
@@ -176,7 +176,7 @@ export const submitting: Cases = {
     assert.deepEqual((await claimOne(store)).call, someCall('c'))
   },
 
-  async 'with a claim a new call is its submitter’s, and it has begun'(fixture) {
+  async 'a submission with a claim leases a new call to its submitter, and counts as begun'(fixture) {
     const { store, other, records, pass } = fixture
     const [submitted] = await store.submit([someCall('c', { deadlineMs: 60_000 })], mine)
     assert.ok(submitted?.kind === 'new' && submitted.claim !== undefined)
@@ -194,7 +194,7 @@ export const submitting: Cases = {
     assert.deepEqual([next.fence, next.lost, next.deaths, next.begun], [2, 1, 1, true])
   },
 
-  async 'with a claim, what is delayed, needs a slot or is not new is only kept'({ store }) {
+  async 'a submission with a claim does not lease calls that are delayed, need a slot or are not new'({ store }) {
     await store.submit([someCall('old', { key: 'k' })])
     const slot = { key: 's', limit: 1 }
     const calls = [
@@ -216,7 +216,7 @@ export const submitting: Cases = {
     assert.deepEqual(idsOf(await store.claim(10, theirs)), ['old', 'b'])
   },
 
-  async 'a submission that is done after the time of its claim is kept without one'({ store }) {
+  async 'a submission that runs after the notAfter of its claim is stored without a claim'({ store }) {
     const late = { ...mine, notAfter: -1 }
     const calls = [someCall('plain'), someCall('prior', { priority: 1 }), someCall('again', { key: 'k' })]
     await store.submit([someCall('before', { key: 'k' })])
@@ -231,7 +231,7 @@ export const submitting: Cases = {
     assert.ok(inTime?.kind === 'new' && inTime.claim !== undefined)
   },
 
-  async 'of many who hand in the same key at once, one makes the call and the others hear of it'({ store, other }) {
+  async 'of concurrent submissions of the same key one is new and the others are duplicates'({ store, other }) {
     const calls = Array.from({ length: 40 }, (_, index) => someCall(`c${index}`, { key: `k${index % 4}` }))
     const answers = await Promise.all(calls.map((call, index) => (index % 2 === 0 ? store : other).submit([call])))
     const kinds = answers.flat().map(({ kind }) => kind)
@@ -242,7 +242,7 @@ export const submitting: Cases = {
     assert.equal(claims.length, 4)
   },
 
-  async 'what was handed in is there after a lost worker, too'(fixture) {
+  async 'a call is unchanged after its worker was lost'(fixture) {
     await fixture.store.submit([whole])
     await loseOne(fixture)
     assert.deepEqual((await claimOne(fixture.other, theirs)).call, whole)

@@ -5,14 +5,17 @@ import { memoryKeys } from '../../storage/keys/api-keys.fixture.ts'
 import { createKeyControl, type KeyInput } from './key-control.ts'
 
 const owner: Identity = { principal: 'owner', tenant: 'acme', permissions: ['*'] }
-/** One who may make keys, and little else. */
+/** A caller who may create keys, and little else. */
 const clerk: Identity = {
-  ...{ principal: 'clerk', tenant: 'acme', permissions: ['gantry:keys', 'files:*'], roles: ['staff'] },
+  principal: 'clerk',
+  tenant: 'acme',
+  permissions: ['gantry:keys', 'files:*'],
+  roles: ['staff'],
   tools: ['files:*', 'demo:add'],
 }
 const denied = { code: 'DENIED' }
 
-test('a key has what was asked for, and its text is 256 random bits that are kept nowhere', async () => {
+test('a key has the requested permissions, and its 256 random bits are not stored', async () => {
   const records = memoryKeys()
   const { key, text = '' } = await createKeyControl(records, async () => undefined).create(
     { name: 'ci', permissions: ['a:b'] },
@@ -25,7 +28,7 @@ test('a key has what was asked for, and its text is 256 random bits that are kep
   assert.ok(!kept.includes(text.slice(-43)))
 })
 
-test('nobody can make a key that may do more than he may himself', async () => {
+test('a key cannot have more permissions than its maker', async () => {
   const control = createKeyControl(memoryKeys(), async () => undefined)
   const beyond: { readonly [what: string]: Omit<KeyInput, 'name'> } = {
     'all permissions': { permissions: ['*'] },
@@ -34,7 +37,7 @@ test('nobody can make a key that may do more than he may himself', async () => {
     'a permission that only begins alike': { permissions: ['filesystem:read'] },
     'another role': { roles: ['staff', 'admin'] },
     'another tenant': { tenant: 'other' },
-    'somebody else’s name': { principal: 'owner' },
+    'the principal of another identity': { principal: 'owner' },
     'all tools': { tools: ['*'] },
     'a wider pattern of tools': { tools: ['demo:a*'] },
     'other tools': { tools: ['files:read', 'mail:*'] },
@@ -52,7 +55,7 @@ test('nobody can make a key that may do more than he may himself', async () => {
   assert.equal((await control.create({ name: 'z', principal: 'clerk' }, clerk)).key.principal, 'clerk')
 })
 
-test('a key that would look like another is refused, and what is wrong is named, as in tokens', async () => {
+test('a key whose name looks like another is refused with the reason, as in tokens', async () => {
   const control = createKeyControl(memoryKeys(), async () => undefined)
   for (const hidden of [
     '\u200b',
@@ -65,10 +68,24 @@ test('a key that would look like another is refused, and what is wrong is named,
     '\u2028',
     '\n',
     '\ud800',
-    // Letters that are blank, selectors and joiners of others, spaces that are not the usual one, or two of those.
-    ...['\u3164', '\uffa0', '\u115f', '\u2800', '\u{1d159}', '\ufe0f', '\u{e0100}', '\u034f', '\u17b4', '\u180b'],
-    ...['\u00a0', '\u2003', '\u202f', '\u3000', '\u1680', '  '],
-    // The same letter in two parts.
+    // Blank letters, variation selectors, joiners, unusual spaces, or two spaces.
+    '\u3164',
+    '\uffa0',
+    '\u115f',
+    '\u2800',
+    '\u{1d159}',
+    '\ufe0f',
+    '\u{e0100}',
+    '\u034f',
+    '\u17b4',
+    '\u180b',
+    '\u00a0',
+    '\u2003',
+    '\u202f',
+    '\u3000',
+    '\u1680',
+    '  ',
+    // A letter in its decomposed form.
     'e\u0301',
   ]) {
     const text = `al${hidden}ice`
@@ -92,24 +109,24 @@ test('a key that would look like another is refused, and what is wrong is named,
   assert.deepEqual([key.name, key.principal], ['Zoë 東京 🙂', 'zoë o’neil'])
 })
 
-test('nobody without * makes a key for a principal that a key of somebody else has or had', async () => {
+test('a caller without * cannot create a key for a principal that has or had a key of another maker', async () => {
   const control = createKeyControl(memoryKeys(), async () => undefined)
   const maker: Identity = { ...clerk, permissions: [...clerk.permissions, 'gantry:tenants'] }
   const { key } = await control.create({ name: 'deploy' }, owner)
   await control.create({ name: 'theirs', tenant: 'other' }, { ...owner, principal: 'clerk' })
   await control.revoke(key.id, owner)
   for (const input of [{ name: 'deploy' }, { name: 'zz', principal: 'key:deploy' }]) {
-    await assert.rejects(control.create(input, clerk), { code: 'DENIED', message: /somebody else made/ })
+    await assert.rejects(control.create(input, clerk), { code: 'DENIED', message: /Another maker has or had a key/ })
   }
   const namesake: Identity = { ...clerk, tenant: 'other' }
   await assert.rejects(control.create({ name: 'theirs' }, namesake), denied, 'one of the same name elsewhere made it')
-  assert.ok(await control.create({ name: 'deploy' }, owner), 'one who holds * may')
+  assert.ok(await control.create({ name: 'deploy' }, owner), 'a holder of * may')
   assert.ok(await control.create({ name: 'deploy', tenant: 'other' }, maker), 'there never was one in that tenant')
   assert.ok(await control.create({ name: 'own' }, clerk))
-  assert.ok(await control.create({ name: 'again', principal: 'key:own' }, clerk), 'he made the first himself')
+  assert.ok(await control.create({ name: 'again', principal: 'key:own' }, clerk), 'the clerk made the first one')
 })
 
-test('revoking a key cancels what waits for its principal when it is told to, and not else', async () => {
+test('revoking a key cancels the waiting calls of its principal only with cancelCalls', async () => {
   const cancelled: unknown[] = []
   const asked: unknown[] = []
   const records = {
@@ -134,7 +151,7 @@ test('revoking a key cancels what waits for its principal when it is told to, an
   ])
 })
 
-test('a point of small order is no public key, however it is written', async () => {
+test('a point of small order is refused as a public key, in every encoding', async () => {
   const control = createKeyControl(memoryKeys(), async () => undefined)
   const prime = (1n << 255n) - 19n
   const eighth = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n
@@ -150,7 +167,7 @@ test('a point of small order is no public key, however it is written', async () 
   assert.equal((await control.create({ name: 'x', publicKey }, owner)).key.kind, 'signing')
 })
 
-test('nobody gets more by rotating a key than he has', async () => {
+test('rotating a key gives no permission that the caller lacks', async () => {
   const control = createKeyControl(memoryKeys(), async () => undefined)
   const { key: strong } = await control.create({ name: 'admin', permissions: ['*'] }, owner)
   await assert.rejects(control.rotate(strong.id, {}, clerk), denied)
@@ -160,21 +177,24 @@ test('nobody gets more by rotating a key than he has', async () => {
   assert.ok(text?.includes(key.id))
 })
 
-test('nobody without * gets a key of somebody else’s principal by rotating one', async () => {
+test('a caller without * cannot rotate a key for the principal of another maker', async () => {
   const control = createKeyControl(memoryKeys(), async () => undefined)
   const weaker = { permissions: ['files:read'], tools: ['files:*'] }
   const { key: theirs } = await control.create({ name: 'deploy', ...weaker }, owner)
-  await assert.rejects(control.rotate(theirs.id, {}, clerk), { code: 'DENIED', message: /somebody else made/ })
+  await assert.rejects(control.rotate(theirs.id, {}, clerk), {
+    code: 'DENIED',
+    message: /Another maker has or had a key/,
+  })
   const { key: next } = await control.rotate(theirs.id, {}, owner)
   await assert.rejects(control.rotate(next.id, {}, clerk), denied, 'its successor is no other’s either')
   const { key: mine } = await control.create({ name: 'mine', ...weaker }, clerk)
   const { key: after } = await control.rotate(mine.id, {}, owner)
-  assert.equal((await control.rotate(after.id, {}, clerk)).key.principal, 'key:mine', 'he made the first himself')
+  assert.equal((await control.rotate(after.id, {}, clerk)).key.principal, 'key:mine', 'the clerk made the first one')
   const { key: given } = await control.create({ name: 'given', principal: 'clerk', ...weaker }, owner)
-  assert.equal((await control.rotate(given.id, {}, clerk)).key.principal, 'clerk', 'it is his own')
+  assert.equal((await control.rotate(given.id, {}, clerk)).key.principal, 'clerk', 'the principal is the clerk')
 })
 
-test('keys of another tenant are not there, unless one looks after all of them', async () => {
+test('keys of another tenant are not found, unless the caller holds gantry:tenants', async () => {
   const control = createKeyControl(memoryKeys(), async () => undefined)
   const { key } = await control.create({ name: 'theirs', tenant: 'other' }, owner)
   for (const work of [control.revoke(key.id, clerk), control.rotate(key.id, {}, clerk)]) {
@@ -188,7 +208,7 @@ test('keys of another tenant are not there, unless one looks after all of them',
   assert.equal((await control.revoke(key.id, owner)).state, 'revoked')
 })
 
-test('what cannot be a pattern or a public key is refused with its path', async () => {
+test('a malformed pattern or public key is refused with its path', async () => {
   const control = createKeyControl(memoryKeys(), async () => undefined)
   for (const [input, path] of [
     [{ tools: ['files:read', '*:delete'] }, '/tools/1'],

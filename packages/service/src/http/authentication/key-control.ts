@@ -2,13 +2,12 @@ import { hash, randomBytes, randomInt } from 'node:crypto'
 import { type Identity, type Issue, type KeyView, type Paged, ToolError } from '@gantry/contract'
 import { toolMatcher } from '@gantry/core/internal/ids/tool-pattern'
 import { holds } from '@gantry/core/internal/pipeline/authorize'
-import type { PageQuery } from '../../storage/call-input.ts'
-import type { KeyRecords, Verifier } from '../../storage/keys/api-keys.ts'
-import { everyTenant, isOwn, refuseBeyond } from '../../storage/keys/key-grant.ts'
+import { everyTenant, isOwn, type KeyRecords, refuseBeyond, type Verifier } from '../../storage/keys/api-keys.ts'
+import type { PageQuery } from '../../storage/page-cursor.ts'
 import { publicKeyOf } from './live-keys.ts'
 import { isWord } from './token.ts'
 
-/** A key that somebody asks for; the door has checked the types and sizes of its members. */
+/** A request for a key; the route has checked the types and sizes of its members. */
 export interface KeyInput {
   readonly name: string
   /** `key:` and the name when absent. */
@@ -21,41 +20,41 @@ export interface KeyInput {
   readonly tools?: readonly string[]
   /** 90 days when absent. */
   readonly expiresMs?: number
-  /** Of a pair that signs, in base64url; the private half stays where it was made. */
+  /** The public key of a signing pair, in base64url; the private key never leaves its owner. */
   readonly publicKey?: string
 }
 
 export interface RotateInput {
-  /** How long the old one stays good; a day when absent. */
+  /** The time that the old key stays valid; a day when absent. */
   readonly overlapMs?: number
-  /** As long as the old one was good for when absent. */
+  /** The validity of the old key when absent. */
   readonly expiresMs?: number
-  /** Of the new pair, for a key that signs. */
+  /** The new public key, for a signing key. */
   readonly publicKey?: string
 }
 
 export interface RevokeInput {
-  /** Also cancels the calls of its principal that nobody works on. */
+  /** Also cancels the calls of its principal that no worker has claimed. */
   readonly cancelCalls?: boolean
 }
 
-/** A key that was made: its text, which nobody can be shown again, unless it signs and its owner has it. */
+/** A new key. Its text is shown only here; a signing key has none, because its owner holds the private half. */
 export interface MadeKey {
   readonly key: KeyView
   readonly text?: string
 }
 
 /**
- * Makes and ends keys, for those who hold `gantry:keys`, which the door has checked. Nobody can make, or by rotating get,
- * a key that may do more than he may himself; and nobody but one who holds `*` can make one, or by rotating get one, for the
- * principal of a key that somebody else made.
+ * Creates, rotates and revokes keys. The route has checked that the maker holds `gantry:keys`. A key, also a rotated one,
+ * never has a permission that its maker lacks. Only a holder of `*` can create or rotate a key for a principal that has a
+ * key of another maker.
  * - Errors: DENIED, INPUT_INVALID with paths, NOT_FOUND also for keys of tenants that are not the caller's.
  */
 export interface KeyControl {
   create(input: KeyInput, maker: Identity): Promise<MadeKey>
   list(query: PageQuery & { readonly tenant?: string }, maker: Identity): Promise<Paged<KeyView>>
   rotate(id: string, input: RotateInput, maker: Identity): Promise<MadeKey>
-  /** Calls that were made with it go on, unless those of its principal that nobody works on yet are cancelled with it. */
+  /** Calls that were made with it go on; `cancelCalls` cancels those of its principal that no worker has claimed. */
   revoke(id: string, maker: Identity, options?: RevokeInput): Promise<KeyView>
 }
 
@@ -63,15 +62,15 @@ const day = 24 * 3_600_000
 const usualLifeMs = 90 * day
 const usualOverlapMs = day
 const mostText = 16_384
-const letters = 'abcdefghijklmnopqrstuvwxyz0123456789'
+const alphabet = 'abcdefghijklmnopqrstuvwxyz0123456789'
 
-/** `cancel` ends a call of a tenant, and notes who did it. */
+/** `cancel` cancels a call of a tenant, and writes the actor to the audit log. */
 export function createKeyControl(
   records: KeyRecords,
   cancel: (callId: string, tenant: string, by: Identity) => Promise<unknown>,
 ): KeyControl {
   const make = (publicKey: string | undefined): { id: string; verifier: Verifier; text?: string } => {
-    const id = Array.from({ length: 12 }, () => letters[randomInt(letters.length)]).join('')
+    const id = Array.from({ length: 12 }, () => alphabet[randomInt(alphabet.length)]).join('')
     if (publicKey !== undefined) return { id, verifier: { publicKey: checkedKey(publicKey) } }
     const text = `gk_${id}_${randomBytes(32).toString('base64url')}`
     return { id, text, verifier: { digest: hash('sha256', text, 'base64url') } }
@@ -83,7 +82,7 @@ export function createKeyControl(
       const identity = { tenant, principal, permissions, roles, ...(tools === undefined ? {} : { tools }) }
       checkWords({ name, ...identity })
       if (tools !== undefined) checkPatterns(tools)
-      // It is kept with every call.
+      // The identity is stored with every call.
       if (JSON.stringify(identity).length > mostText) throw tooMuch()
       refuseBeyond(identity, maker)
       const { text, ...made } = make(input.publicKey)
@@ -122,21 +121,25 @@ export function createKeyControl(
   }
 }
 
-/** Whether a key is only for whoever made the first one of its principal, or for a principal without any. */
+/** Whether the principal of the key must have no key of another maker. */
 function mustBeUnclaimed(identity: Identity, maker: Identity): boolean {
   return !isOwn(identity, maker) && !holds(maker, '*')
 }
 
-/** Whose keys somebody can reach. */
+/** The tenant whose keys the maker can manage; undefined for all tenants. */
 function reach(maker: Identity): string | undefined {
   return holds(maker, everyTenant) ? undefined : maker.tenant
 }
 
 function tooMuch(): ToolError {
-  return new ToolError('INPUT_INVALID', `What a key may do must be said in ${mostText} characters.`, { stage: 'admit' })
+  return new ToolError(
+    'INPUT_INVALID',
+    `The permissions, roles and tools of a key must not exceed ${mostText} characters of JSON.`,
+    { stage: 'admit' },
+  )
 }
 
-/** As of tokens: somebody whose name has a character that nobody sees would look like somebody else. */
+/** As in tokens, invisible characters are refused: with one, a name would look like another name. */
 function checkWords({ name, principal, tenant, permissions, roles = [] }: Identity & { readonly name: string }): void {
   const words = [
     ...Object.entries({ name, principal, tenant }),
@@ -144,7 +147,7 @@ function checkWords({ name, principal, tenant, permissions, roles = [] }: Identi
     ...roles.map((text, index) => [`roles/${index}`, text] as const),
   ]
   const message =
-    'must be 1 to 200 characters in the normal form NFC, none of which is a control character or such that is not seen, with single spaces between words at most'
+    'must be 1 to 200 characters in the normal form NFC, without control or invisible characters, and with at most single spaces between words'
   const issues = words.filter(([, text]) => !isWord(text)).map(([path]) => ({ path: `/${path}`, message }))
   if (issues[0] !== undefined) throw invalid(issues[0].path, message, issues)
 }

@@ -1,39 +1,50 @@
 import { createPublicKey, type KeyObject } from 'node:crypto'
+import { type ResponseWatch, unlessUnresponsive } from '../../observe/dependency-health.ts'
 import { createBatch } from '../../storage/batch.ts'
 import type { KeyRecords, LiveKey, Verifier } from '../../storage/keys/api-keys.ts'
-import { createExpiring, type Known } from './authenticator.ts'
+import { createExpiring, type Known, lookupUnavailable } from './authenticator.ts'
 
-/** A live key, made ready to be compared. */
+/** A live key, parsed for comparison. */
 export interface ReadyKey {
   readonly id: string
   readonly known: Known
-  /** Of a key that is sent. */
+  /** Of a bearer key. */
   readonly digest?: Buffer
-  /** Of a key that signs. */
+  /** Of a signing key. */
   readonly publicKey?: KeyObject
 }
 
-/** The live keys, remembered for a few seconds. */
+/** The live keys, cached for a few seconds. */
 export interface LiveKeys {
-  /** At once for a key that was asked for lately. Rejects with STORE_UNAVAILABLE when the database is away. */
+  /** Returns at once for a cached key. Rejects with STORE_UNAVAILABLE when the database is unavailable. */
   find(id: string): ReadyKey | undefined | Promise<ReadyKey | undefined>
-  /** A key, or perhaps any, is not what it was. */
+  /** Invalidates a key, or all keys. */
   changed(id: string | undefined): void
-  /** Says that somebody came with it. */
+  /** Records that a request used the key. */
   used(id: string): void
-  /** Writes down which were used. */
+  /** Stores which keys were used. */
   flush(): Promise<void>
 }
 
-/** As long as this a process that does not hear of it lets a revoked key in. */
+/** The time for which a process that misses the notification still accepts a revoked key. */
 const keptMs = 5_000
 const mostKept = 10_000
 
+export interface LiveKeysOptions {
+  /** The clock of the cache. */
+  readonly now?: (() => number) | undefined
+  /** Ends lookups when the database stops answering; absent where it is part of this process. */
+  readonly health?: ResponseWatch | undefined
+}
+
 /**
- * Asks the records for keys, many with one statement and one statement at a time, so that those who guess ids cannot keep
- * the database busy. Only keys that exist are remembered: guesses would push these out.
+ * Looks up keys, many with one statement and one statement at a time, so that guesses of ids cannot load the database.
+ * Only existing keys are cached: guesses would evict them.
  */
-export function createLiveKeys(records: Pick<KeyRecords, 'find' | 'used'>, now?: () => number): LiveKeys {
+export function createLiveKeys(
+  records: Pick<KeyRecords, 'find' | 'used'>,
+  { now, health }: LiveKeysOptions = {},
+): LiveKeys {
   const kept = createExpiring<ReadyKey>(mostKept, now)
   let seen = new Set<string>()
   let changes = 0
@@ -44,7 +55,7 @@ export function createLiveKeys(records: Pick<KeyRecords, 'find' | 'used'>, now?:
     const found = await records.find([...new Set(ids)])
     const took = performance.now() - began
     const ready = new Map(found.map((key) => [key.id, readyOf(key)]))
-    // What was read before a change is good for those who asked before it, and for nobody else.
+    // A lookup that began before a change answers only the requests from before the change.
     if (before === changes) {
       for (const { id, leftMs } of found) {
         const key = ready.get(id)
@@ -54,7 +65,11 @@ export function createLiveKeys(records: Pick<KeyRecords, 'find' | 'used'>, now?:
     return ids.map((id) => ready.get(id))
   })
   return {
-    find: (id) => kept.get(id) ?? ask.add(id),
+    find(id) {
+      const found = kept.get(id)
+      if (found !== undefined || health === undefined) return found ?? ask.add(id)
+      return unlessUnresponsive(health, 'database', lookupUnavailable, () => ask.add(id))
+    },
     changed(id) {
       changes += 1
       if (id === undefined || id === '') kept.clear()
@@ -80,8 +95,8 @@ function readyVerifier(verifier: Verifier): Pick<ReadyKey, 'digest' | 'publicKey
 }
 
 /**
- * The points of small order in every way that they can be written, without the sign: for each of them anybody can make
- * signatures that hold for many messages.
+ * The points of small order in all of their encodings, without the sign. Under such a point an attacker can make
+ * signatures without a private key that hold for many messages.
  */
 const smallOrder: ReadonlySet<string> = new Set([
   '0000000000000000000000000000000000000000000000000000000000000000',
@@ -93,7 +108,7 @@ const smallOrder: ReadonlySet<string> = new Set([
   'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
 ])
 
-/** An Ed25519 public key from its 32 bytes in base64url; throws when it is none, or of small order. */
+/** An Ed25519 public key from its 32 bytes in base64url; throws when it is malformed, or of small order. */
 export function publicKeyOf(text: string): KeyObject {
   const bytes = Buffer.from(text, 'base64url')
   bytes[31] = (bytes[31] ?? 0) & 0x7f

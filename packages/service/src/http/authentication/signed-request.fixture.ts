@@ -1,6 +1,6 @@
 import { generateKeyPairSync, hash, type KeyObject, randomBytes, sign } from 'node:crypto'
 
-/** A request to be signed; what is left out is as usual. */
+/** A request to be signed, with defaults for absent members. */
 export interface ToSign {
   readonly method?: string
   readonly path?: string
@@ -13,20 +13,20 @@ export interface ToSign {
   readonly created?: number
   readonly alg?: string
   readonly covered?: string
-  /** Headers of the request besides; each is sent, and covered unless `covered` says otherwise. */
+  /** Further headers of the request; each is sent, and covered unless `covered` excludes it. */
   readonly headers?: { readonly [name: string]: string }
   /** Instead of `created;keyid;nonce;alg`. */
   readonly params?: string
   readonly label?: string
 }
 
-/** An Ed25519 pair, the public half as the service takes it. */
+/** An Ed25519 pair, the public key as the service expects it. */
 export function somePair(): { readonly privateKey: KeyObject; readonly publicKey: string } {
   const { privateKey, publicKey } = generateKeyPairSync('ed25519')
   return { privateKey, publicKey: publicKey.export({ format: 'jwk' }).x ?? '' }
 }
 
-/** The headers of a signed request, written down from RFC 9421 once more, so that no mistake is made twice. */
+/** The headers of a signed request: a second implementation of RFC 9421, so that no mistake is shared. */
 export function signedHeaders(request: ToSign): { [name: string]: string } {
   const { method = 'GET', path = '/v1/calls', host = 'localhost', body = '', keyId, privateKey } = request
   const { nonce = randomBytes(16).toString('hex'), created = Math.floor(Date.now() / 1_000), alg = 'ed25519' } = request
@@ -38,7 +38,10 @@ export function signedHeaders(request: ToSign): { [name: string]: string } {
   const digest = `sha-256=:${hash('sha256', body, 'base64')}:`
   const [target, query] = path.split('?')
   const values: { readonly [component: string]: string } = {
-    ...{ '"@method"': method, '"@authority"': host, '"@path"': target ?? '', '"@query"': `?${query ?? ''}` },
+    '"@method"': method,
+    '"@authority"': host,
+    '"@path"': target ?? '',
+    '"@query"': `?${query ?? ''}`,
     '"content-digest"': digest,
     ...Object.fromEntries(Object.entries(headers).map(([name, value]) => [`"${name}"`, value])),
   }

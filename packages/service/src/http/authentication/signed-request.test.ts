@@ -3,8 +3,9 @@ import { hash } from 'node:crypto'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { testAuthenticator } from '../../conformance/authenticator.ts'
+import { switchedResponses } from '../../observe/unresponsive.fixture.ts'
 import { memoryKeys } from '../../storage/keys/api-keys.fixture.ts'
-import type { Nonce } from '../../storage/keys/nonces.ts'
+import type { Nonce } from '../../storage/keys/api-keys.ts'
 import type { Presented } from './authenticator.ts'
 import { createKeyControl } from './key-control.ts'
 import { createLiveKeys } from './live-keys.ts'
@@ -21,25 +22,32 @@ async function rig() {
   const { privateKey, publicKey } = somePair()
   const { key } = await control.create({ name: 'bot', publicKey }, maker)
   const used = new Set<string>()
-  const away = { now: false }
+  const isDown = { now: false }
   const clock = { ms: Date.now() }
+  const stuck = { now: false, sent: Promise.withResolvers<void>() }
   const nonces = {
     async use(items: readonly Nonce[]) {
-      if (away.now) throw new ToolError('STORE_UNAVAILABLE', 'The database is away.')
+      if (stuck.now) {
+        stuck.sent.resolve()
+        await new Promise(() => undefined)
+      }
+      if (isDown.now) throw new ToolError('STORE_UNAVAILABLE', 'The database is unavailable.')
       return items.map(({ keyId, nonce }) => used.size < used.add(`${keyId} ${nonce}`).size)
     },
   }
-  const authenticator = signedRequestAuthenticator(createLiveKeys(records), nonces, () => clock.ms)
+  const health = switchedResponses()
+  const live = createLiveKeys(records, { health })
+  const authenticator = signedRequestAuthenticator(live, nonces, { now: () => clock.ms, health })
   const request = (given: Partial<ToSign> = {}): Presented => ({
     method: given.method ?? 'GET',
     path: given.path ?? '/v1/calls',
     headers: signedHeaders({ keyId: key.id, privateKey, ...given }),
   })
-  return { authenticator, control, request, key, clock, away }
+  return { authenticator, control, request, key, clock, isDown, stuck, health }
 }
 
 testAuthenticator('signed request', async () => {
-  const { authenticator, control, request, key, clock, away } = await rig()
+  const { authenticator, control, request, key, clock, isDown } = await rig()
   const identity = { tenant: 'acme', principal: 'key:bot', permissions: [], roles: [] }
   const bearer = await control.create({ name: 'sent' }, maker)
   const seconds = Math.floor(clock.ms / 1_000)
@@ -70,7 +78,7 @@ testAuthenticator('signed request', async () => {
         'too old': request({ created: seconds - 301 }),
         'from the future': request({ created: seconds + 120 }),
         'another algorithm': request({ alg: 'hmac-sha256' }),
-        'the key of somebody else': request({ privateKey: somePair().privateKey }),
+        'another private key': request({ privateKey: somePair().privateKey }),
         'an unknown key': request({ keyId: '0'.repeat(12) }),
         'a key that is sent': request({ keyId: bearer.key.id }),
         'SQL for a key': request({ keyId: `' or 1=1 --` }),
@@ -89,12 +97,12 @@ testAuthenticator('signed request', async () => {
       }
     },
     cut() {
-      away.now = true
+      isDown.now = true
     },
   }
 })
 
-test('a signed request is good once, and another with the same nonce of another key is not the same', async () => {
+test('a signed request is accepted once, and a nonce counts for its own key only', async () => {
   const { authenticator, control, request } = await rig()
   const presented = request({ nonce: 'n'.repeat(32) })
   assert.ok(await authenticator.authenticate(presented, signal))
@@ -114,7 +122,7 @@ test('a signed request is good once, and another with the same nonce of another 
   assert.equal(storm.filter(({ status }) => status === 'fulfilled').length, 1)
 })
 
-test('a request is good for five minutes, and the parameters may stand in any order', async () => {
+test('a signed request is valid for five minutes, with its parameters in any order', async () => {
   const { authenticator, request, clock, key } = await rig()
   const seconds = Math.floor(clock.ms / 1_000)
   clock.ms = seconds * 1_000
@@ -124,7 +132,7 @@ test('a request is good for five minutes, and the parameters may stand in any or
   assert.ok(await authenticator.authenticate(request({ params, label: 'gantry' }), signal))
 })
 
-test('a stream outlives the time that its request was good for, and is known by its signature alone', async () => {
+test('a stream outlives the validity of its signed request, and later checks verify the signature alone', async () => {
   const { authenticator, request, clock } = await rig()
   const presented = request()
   assert.ok(await authenticator.authenticate(presented, signal))
@@ -134,7 +142,7 @@ test('a stream outlives the time that its request was good for, and is known by 
   await assert.rejects(authenticator.authenticate(presented, signal), refused)
 })
 
-test('a header that changes what a request does is covered by the signature, or the request is refused', async () => {
+test('a header that changes what a request does must be covered by the signature', async () => {
   const { authenticator, request } = await rig()
   const usual = '"@method" "@authority" "@path" "@query" "content-digest"'
   const known = (presented: Presented): Promise<boolean> =>
@@ -176,8 +184,19 @@ test('a header that changes what a request does is covered by the signature, or 
   assert.equal(await known(request({ covered: `${usual} "constructor"` })), false, 'a header that is not there')
 })
 
-test('what the body must be is told, and not taken for granted', async () => {
+test('the authenticator returns the digest that the body must have', async () => {
   const { authenticator, request } = await rig()
   const known = await authenticator.authenticate(request({ method: 'POST', body: '{"tool":"demo:add"}' }), signal)
   assert.deepEqual(known?.bodyDigest, hash('sha256', '{"tool":"demo:add"}', 'buffer'))
+})
+
+test('a request is refused at once when the check of its nonce hangs on a database that stops answering', async () => {
+  const { authenticator, request, stuck, health } = await rig()
+  const unavailable = { code: 'STORE_UNAVAILABLE', retryable: true, details: { retryAfterMs: 1_000 } }
+  stuck.now = true
+  const hanging = assert.rejects(authenticator.authenticate(request(), signal), unavailable)
+  await stuck.sent.promise
+  health.fall()
+  await hanging
+  await assert.rejects(authenticator.authenticate(request(), signal), unavailable)
 })

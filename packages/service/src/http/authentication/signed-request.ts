@@ -1,15 +1,16 @@
 import { generateKeyPairSync, hash, type KeyObject, timingSafeEqual, verify } from 'node:crypto'
 import { isSignedHeader } from '@gantry/contract'
+import { type ResponseWatch, unlessUnresponsive } from '../../observe/dependency-health.ts'
 import { createBatch } from '../../storage/batch.ts'
-import type { NonceRecords } from '../../storage/keys/nonces.ts'
-import { type Authenticator, type Presented, unauthenticated } from './authenticator.ts'
+import type { Nonce, NonceRecords } from '../../storage/keys/api-keys.ts'
+import { type Authenticator, isSigned, lookupUnavailable, type Presented, unauthenticated } from './authenticator.ts'
 import type { LiveKeys } from './live-keys.ts'
 
-/** What a request says of its signature. */
+/** The parsed signature of a request. */
 interface Signed {
-  /** As it stands in the header, and in what is signed. */
+  /** The parameters as in the header, and in the signature base. */
   readonly params: string
-  /** Names of the headers that are covered besides the digest, in the order in which they are signed. */
+  /** Covered headers other than the digest, in the order of the signature base. */
   readonly headers: readonly string[]
   readonly keyId: string
   readonly nonce: string
@@ -19,7 +20,7 @@ interface Signed {
   readonly digest: Buffer
 }
 
-/** How long a request is good for, and how far ahead the clock of its sender may be. */
+/** The validity of a request, and the tolerated clock skew of its sender. */
 const windowMs = 5 * 60_000
 const aheadMs = 60_000
 
@@ -34,6 +35,13 @@ const valueForms = {
   alg: /^"(ed25519)"$/,
 } as const
 
+interface SignedRequestOptions {
+  /** Milliseconds since 1970. */
+  readonly now?: () => number
+  /** Ends the check of nonces when the database stops answering; absent where it is part of this process. */
+  readonly health?: ResponseWatch | undefined
+}
+
 /**
  * Verifies requests that are signed by RFC 9421, in the one form that is accepted: Ed25519 over method, authority, path,
  * query, the SHA-256 of the body and every header that changes what the request does, with the time and a nonce that
@@ -43,29 +51,34 @@ const valueForms = {
 export function signedRequestAuthenticator(
   keys: LiveKeys,
   nonces: Pick<NonceRecords, 'use'>,
-  now: () => number = Date.now,
+  { now = Date.now, health }: SignedRequestOptions = {},
 ): Authenticator {
-  const use = createBatch(nonces.use)
-  const nobody = generateKeyPairSync('ed25519').publicKey
+  const using = createBatch(nonces.use)
+  const use = (nonce: Nonce): Promise<boolean> =>
+    health === undefined
+      ? using.add(nonce)
+      : unlessUnresponsive(health, 'database', lookupUnavailable, () => using.add(nonce))
+  const unusedKey = generateKeyPairSync('ed25519').publicKey
   return {
+    credential: 'signature',
     async authenticate(presented) {
       const { headers } = presented
-      if (headers.signature === undefined && headers['signature-input'] === undefined) return undefined
+      if (!isSigned(presented)) return undefined
       const signed = headers.authorization === undefined ? readSigned(presented) : undefined
       const again = presented.again === true
       if (signed === undefined || !(again || isTimely(signed.created * 1_000, now()))) throw unauthenticated()
       const key = await keys.find(signed.keyId)
-      const genuine = isGenuine(presented, signed, key?.publicKey ?? nobody)
+      const genuine = isGenuine(presented, signed, key?.publicKey ?? unusedKey)
       if (!genuine || key?.publicKey === undefined) throw unauthenticated()
-      // Only who has the key can use up a nonce.
-      if (!again && !(await use.add({ keyId: key.id, nonce: signed.nonce }))) throw unauthenticated()
+      // Only the owner of the key can use up a nonce.
+      if (!again && !(await use({ keyId: key.id, nonce: signed.nonce }))) throw unauthenticated()
       keys.used(key.id)
       return { ...key.known, bodyDigest: signed.digest }
     },
   }
 }
 
-/** Whether a body is the one that was signed. */
+/** Whether a body has the signed digest. */
 export function isBody(bytes: Uint8Array, digest: Uint8Array): boolean {
   return timingSafeEqual(hash('sha256', bytes, 'buffer'), digest)
 }
@@ -100,7 +113,10 @@ function readSigned({ headers }: Presented): Signed | undefined {
     listed
       .slice(1)
       .split(';')
-      .map((one) => splitOnce(one, '=') as [string, string]),
+      .map((one): readonly [string, string | undefined] => {
+        const [name, value] = splitOnce(one, '=')
+        return [name, value]
+      }),
   )
   const [created, keyId, nonce, alg] = (['created', 'keyid', 'nonce', 'alg'] as const).map((name) => {
     const [whole, inside] = valueForms[name].exec(values.get(name) ?? '') ?? []
@@ -108,13 +124,17 @@ function readSigned({ headers }: Presented): Signed | undefined {
   })
   if (created === undefined || keyId === undefined || nonce === undefined || alg === undefined) return undefined
   return {
-    ...{ params, headers: covered, keyId, nonce, created: Number(created) },
+    params,
+    headers: covered,
+    keyId,
+    nonce,
+    created: Number(created),
     signature: Buffer.from(signature, 'base64'),
     digest: Buffer.from(digest, 'base64'),
   }
 }
 
-/** Whether each covered header is there once in the list, and each header that has to be covered is. */
+/** Whether each covered header occurs once in the list, and each header that must be covered is. */
 function coversAll(headers: Presented['headers'], covered: readonly string[]): boolean {
   const names = new Set(covered)
   return (
@@ -124,7 +144,7 @@ function coversAll(headers: Presented['headers'], covered: readonly string[]): b
   )
 }
 
-function splitOnce(text: string, separator: string): readonly string[] {
+function splitOnce(text: string, separator: string): readonly [string, string?] {
   const at = text.indexOf(separator)
   return at === -1 ? [text] : [text.slice(0, at), text.slice(at + 1)]
 }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { testAuthenticator } from '../../conformance/authenticator.ts'
+import { switchedResponses } from '../../observe/unresponsive.fixture.ts'
 import { memoryKeys } from '../../storage/keys/api-keys.fixture.ts'
 import { createKeyControl } from './key-control.ts'
 import { createLiveKeys } from './live-keys.ts'
@@ -11,28 +12,32 @@ const maker = { principal: 'owner', tenant: 'acme', permissions: ['*'] }
 const { signal } = new AbortController()
 const shown = (key: string) => ({ method: 'GET', path: '/', headers: { authorization: `Bearer ${key}` } })
 
+const unavailable = { code: 'STORE_UNAVAILABLE', retryable: true, details: { retryAfterMs: 1_000 } }
+
 async function rig() {
+  const health = switchedResponses()
   const records = memoryKeys()
   const control = createKeyControl(records, async () => undefined)
-  const away = { now: false }
+  const isDown = { now: false }
   const clock = { ms: 0 }
   const live = createLiveKeys(
     {
       async find(ids) {
-        if (away.now) throw new ToolError('STORE_UNAVAILABLE', 'The database is away.')
+        if (isDown.now) throw new ToolError('STORE_UNAVAILABLE', 'The database is unavailable.')
         return records.find(ids)
       },
       used: records.used,
     },
-    () => clock.ms,
+    { now: () => clock.ms, health },
   )
   const { key, text = '' } = await control.create({ name: 'ci', permissions: ['a:b'], tools: ['demo:*'] }, maker)
   const identity = { tenant: 'acme', principal: 'key:ci', permissions: ['a:b'], roles: [], tools: ['demo:*'] }
-  return { authenticator: storedKeyAuthenticator(live), records, control, live, away, clock, key, text, identity }
+  const authenticator = storedKeyAuthenticator(live)
+  return { authenticator, records, control, live, isDown, clock, key, text, identity, health }
 }
 
 testAuthenticator('stored key', async () => {
-  const { authenticator, control, text, identity, away } = await rig()
+  const { authenticator, control, text, identity, isDown } = await rig()
   const other = (await control.create({ name: 'other' }, maker)).text ?? ''
   const revoked = await control.create({ name: 'revoked' }, maker)
   await control.revoke(revoked.key.id, maker)
@@ -54,12 +59,12 @@ testAuthenticator('stored key', async () => {
       'SQL for an id': shown(`gk_' or 1=1 --_${secret}`),
     }),
     cut() {
-      away.now = true
+      isDown.now = true
     },
   }
 })
 
-test('a key is asked for once in a few seconds, at most once at a time, and guesses are not remembered', async () => {
+test('a key is looked up once in five seconds, and concurrent requests with a key or a guess share one lookup', async () => {
   const { authenticator, records, clock, text } = await rig()
   await Promise.all(Array.from({ length: 50 }, () => authenticator.authenticate(shown(text), signal)))
   assert.equal(records.asked.length, 1)
@@ -73,11 +78,11 @@ test('a key is asked for once in a few seconds, at most once at a time, and gues
   assert.deepEqual(records.asked.slice(2), [['000000000000']])
 })
 
-test('a revoked key is not let in any more once the change was heard, also when it was being asked for', async () => {
+test('a revoked key is refused once its notification arrives, also when it arrives during a lookup', async () => {
   const { authenticator, control, live, key, text } = await rig()
   await authenticator.authenticate(shown(text), signal)
   await control.revoke(key.id, maker)
-  assert.ok(await authenticator.authenticate(shown(text), signal), 'not heard of yet')
+  assert.ok(await authenticator.authenticate(shown(text), signal), 'no notification yet')
   live.changed(key.id)
   await assert.rejects(authenticator.authenticate(shown(text), signal), { code: 'UNAUTHENTICATED' })
 
@@ -90,11 +95,11 @@ test('a revoked key is not let in any more once the change was heard, also when 
     second.live.changed(second.key.id)
     return keys
   }
-  assert.ok(await asked, 'whoever asked before the change may be answered with what was true then')
+  assert.ok(await asked, 'a lookup that began before the change may answer what was true then')
   await assert.rejects(second.authenticator.authenticate(shown(second.text), signal), { code: 'UNAUTHENTICATED' })
 })
 
-test('a key that ends sooner than it is remembered is forgotten in time', async () => {
+test('a cached key that expires within the cache time is looked up again', async () => {
   const { authenticator, control, clock, records } = await rig()
   const { text = '' } = await control.create({ name: 'short', expiresMs: 1_000 }, maker)
   assert.ok(await authenticator.authenticate(shown(text), signal))
@@ -102,4 +107,33 @@ test('a key that ends sooner than it is remembered is forgotten in time', async 
   records.asked.length = 0
   await authenticator.authenticate(shown(text), signal)
   assert.equal(records.asked.length, 1)
+})
+
+test('a lookup that hangs when the database stops answering is refused at once, and later ones are not sent', async () => {
+  const { authenticator, records, health, clock, text } = await rig()
+  const { find } = records
+  const [sent, thaw] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  records.find = async (ids) => {
+    sent.resolve()
+    await thaw.promise
+    return find(ids)
+  }
+  const guess = `gk_${'0'.repeat(12)}_${'x'.repeat(43)}`
+  const hanging = [text, guess].map((key) =>
+    assert.rejects(authenticator.authenticate(shown(key), signal), unavailable),
+  )
+  await sent.promise
+  health.fall()
+  await Promise.all(hanging)
+  records.find = () => assert.fail('the database is queried while it is unresponsive')
+  for (const key of [text, guess]) await assert.rejects(authenticator.authenticate(shown(key), signal), unavailable)
+  health.end()
+  records.find = find
+  thaw.resolve()
+  assert.ok(await authenticator.authenticate(shown(text), signal))
+  assert.equal(health.listeners, 0)
+  health.fall()
+  assert.ok(await authenticator.authenticate(shown(text), signal), 'a key is remembered for as long as before')
+  clock.ms += 5_001
+  await assert.rejects(authenticator.authenticate(shown(text), signal), unavailable)
 })

@@ -3,12 +3,13 @@ import { type Authenticator, bearerOf, unauthenticated } from './authenticator.t
 import type { LiveKeys } from './live-keys.ts'
 
 const form = /^gk_([a-z0-9]{12})_[A-Za-z0-9_-]{43}$/
-/** What a key that does not exist is compared with, so that it takes as long. */
+/** Compared with a key that does not exist, so that it takes as long. */
 const blank = Buffer.alloc(32)
 
-/** Knows the keys that were made with `gantry keys`, by the id in them; the rest is compared by its digest. */
+/** Authenticates the keys of `gantry keys`, by the id in them; the secret is compared by its digest. */
 export function storedKeyAuthenticator(keys: LiveKeys): Authenticator {
   return {
+    credential: 'bearer',
     async authenticate(presented) {
       const given = bearerOf(presented)
       const id = given === undefined ? undefined : form.exec(given)?.[1]

@@ -4,16 +4,16 @@ import type { TestContext } from 'node:test'
 import { exportJWK, generateKeyPair, type JWTHeaderParameters, type JWTPayload, SignJWT } from 'jose'
 import type { TokenIssuer } from '../../config/authentication-settings.ts'
 
-/** An issuer of tokens with a server for its keys, which goes with the test. */
+/** An issuer of tokens with a server for its keys, closed with the test. */
 export interface TestIssuer {
   readonly issuer: TokenIssuer
-  /** What its server is asked, and what it answers. */
+  /** The requests to its server, and its responses. */
   readonly asked: string[]
   readonly server: { status: number; body: string; location?: string }
   readonly url: string
-  /** A token that is good, but for what is given. */
+  /** A valid token, except for the given claims. */
   token(claims?: JWTPayload, head?: Partial<JWTHeaderParameters>): Promise<string>
-  /** The private half of what the server shows. */
+  /** The pair whose public key the server publishes. */
   readonly keys: Awaited<ReturnType<typeof generateKeyPair>>
 }
 
@@ -36,20 +36,22 @@ export async function startIssuer(
   t.after(() => new Promise((resolve) => http.close(resolve).closeAllConnections()))
   const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`
   const issuer: TokenIssuer = {
-    ...{
-      issuer: 'https://login.example.com/',
-      name: 'login',
-      audience: ['gantry'],
-      algorithms: [alg],
-      leewaySeconds: 30,
-    },
+    issuer: 'https://login.example.com/',
+    name: 'login',
+    audience: ['gantry'],
+    algorithms: [alg],
+    leewaySeconds: 30,
     keys: { url: `${url}/jwks` },
     claims: { principal: 'sub', tenant: 'tenant', roles: '/realm_access/roles', permissions: 'scope' },
     grants: ['files:*'],
     ...given,
   }
   return {
-    ...{ issuer, asked, server, url, keys },
+    issuer,
+    asked,
+    server,
+    url,
+    keys,
     token(claims = {}, head = {}) {
       const seconds = Math.floor(Date.now() / 1_000)
       const usual = {

@@ -25,7 +25,7 @@ async function rig(
   return { ...made, ask: (token) => authenticator.authenticate(shown(token), signal) }
 }
 
-/** An address where nobody listens any more. */
+/** An address where no server listens any more. */
 async function nowhere(): Promise<string> {
   const server = createServer()
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -34,7 +34,7 @@ async function nowhere(): Promise<string> {
   return `http://127.0.0.1:${port}/`
 }
 
-/** Tokens that are wrong in every way that is known. */
+/** Tokens that are invalid in every known way. */
 async function forgeries({ token, keys, url }: TestIssuer): Promise<{ [what: string]: string }> {
   const good = await token()
   const [head = '', body = '', signature = ''] = good.split('.')
@@ -58,12 +58,12 @@ async function forgeries({ token, keys, url }: TestIssuer): Promise<{ [what: str
     'another body': `${head}.${part({ iss: 'https://login.example.com/', aud: 'gantry', sub: 'root', exp: seconds() + 60 })}.${signature}`,
     'a kid that is a path': await token({}, { kid: '../../../../dev/null' }),
     'a kid that is SQL': await token({}, { kid: `k1' union select 'x` }),
-    'a key of his own': await own({}),
-    'a key of his own in the head': await own({
+    'a key of the sender': await own({}),
+    'a key of the sender in the head': await own({
       jwk: await exportJWK(mine.publicKey),
     }),
-    'keys at an address of his': await own({ jku: `${url}/evil` }),
-    'a certificate at an address of his': await own({ x5u: `${url}/evil` }),
+    'keys at an address of the sender': await own({ jku: `${url}/evil` }),
+    'a certificate at an address of the sender': await own({ x5u: `${url}/evil` }),
     'something critical that is not known': await token({}, { crit: ['exp'] }).catch(
       () => `${part({ alg: 'RS256', crit: ['x'], x: 1 })}.${body}.${signature}`,
     ),
@@ -82,7 +82,7 @@ async function forgeries({ token, keys, url }: TestIssuer): Promise<{ [what: str
     'a subject that is a list': await token({ sub: ['alice'] as never }),
     'a subject with a line end': await token({ sub: 'alice\nroot' }),
     'a subject that turns the text around': await token({ sub: 'alice\u202etoor' }),
-    'a subject with a mark that nobody sees': await token({ sub: 'alice\u200b' }),
+    'a subject with an invisible character': await token({ sub: 'alice\u200b' }),
     'a subject with a letter that is blank': await token({ sub: 'alice\u3164' }),
     'a subject with a space at its end': await token({ sub: 'alice ' }),
     'a subject with a letter in two parts': await token({ sub: 'zoe\u0308' }),
@@ -110,7 +110,7 @@ testAuthenticator('token', async (t) => {
   }
 })
 
-test('every forgery of a token is refused as a token, and nothing is fetched but the configured keys', async (t) => {
+test('every forged token is refused, and nothing but the configured key set is fetched', async (t) => {
   const { ask, asked, ...made } = await rig(t)
   for (const [what, token] of Object.entries(await forgeries({ ...made, asked }))) {
     await assert.rejects(ask(token), refused, what)
@@ -119,7 +119,7 @@ test('every forgery of a token is refused as a token, and nothing is fetched but
   assert.deepEqual(asked, ['/jwks'])
 })
 
-test('tokens of every algorithm that is allowed are good', async (t) => {
+test('tokens of every allowed algorithm are accepted', async (t) => {
   for (const alg of ['RS256', 'PS256', 'ES256', 'EdDSA']) {
     const { issuer, token } = await startIssuer(t, {}, alg)
     const known = await tokenAuthenticator([issuer]).authenticate(shown(await token()), signal)
@@ -127,7 +127,7 @@ test('tokens of every algorithm that is allowed are good', async (t) => {
   }
 })
 
-test('a signature that is good by an algorithm that is not configured is not good', async (t) => {
+test('a valid signature by an algorithm that is not configured is refused', async (t) => {
   const made = await startIssuer(t)
   const { alg: _alg, ...rsa } = { ...(await exportJWK(made.keys.privateKey)), kid: 'k1', alg: 'RS256' }
   const shared = { kty: 'oct', k: Buffer.from('x'.repeat(64)).toString('base64url'), kid: 's1' }
@@ -154,7 +154,7 @@ test('a signature that is good by an algorithm that is not configured is not goo
   }
 })
 
-test('a token grants what the issuer may grant and nothing else, for tenants that it may speak for', async (t) => {
+test('a token grants only permissions and tenants that its issuer may grant', async (t) => {
   const limited = await rig(t, { tenants: ['acme'] })
   assert.deepEqual((await limited.ask(await limited.token()))?.identity.permissions, ['files:read'])
   await assert.rejects(limited.ask(await limited.token({ tenant: 'other' })), refused)
@@ -163,7 +163,7 @@ test('a token grants what the issuer may grant and nothing else, for tenants tha
   assert.deepEqual(known?.identity, { principal: 'login:alice', tenant: 'fixed', permissions: [], roles: [] })
 })
 
-test('two issuers do not share principals, and a key of one is none of the other', async (t) => {
+test('two issuers share neither principals nor keys', async (t) => {
   const first = await startIssuer(t)
   const second = await startIssuer(t, { issuer: 'https://other.example.com', name: 'other' })
   const authenticator = tokenAuthenticator([first.issuer, second.issuer])
@@ -173,7 +173,7 @@ test('two issuers do not share principals, and a key of one is none of the other
   await assert.rejects(ask(await first.token({ iss: 'https://other.example.com' })), refused)
 })
 
-test('keys that cannot be had are not taken for wrong, are not asked for in a storm, and never from elsewhere', async (t) => {
+test('keys that cannot be fetched do not make a token wrong, are not fetched repeatedly, and a redirect is not followed', async (t) => {
   const { ask, asked, server, token, url } = await rig(t)
   server.status = 302
   server.location = `${url}/elsewhere`
@@ -184,7 +184,7 @@ test('keys that cannot be had are not taken for wrong, are not asked for in a st
   await assert.rejects(large.ask(await large.token()), { code: 'STORE_UNAVAILABLE' })
 })
 
-test('what is no set of keys is an issuer that is away, whatever its status, and not a token that is wrong', async (t) => {
+test('a response without a key set means an unavailable issuer, whatever its status, and not a wrong token', async (t) => {
   const bodies = ['<html>Sign in</html>', '', 'null', '[]', '{}', '{"keys":{}}', '{"keys":["k1"]}', '{"keys":[null]}']
   for (const body of bodies) {
     const { ask, asked, server, token } = await rig(t)
@@ -196,18 +196,18 @@ test('what is no set of keys is an issuer that is away, whatever its status, and
   }
 })
 
-test('it is told why the keys of an issuer cannot be had, and when they can again, without what was answered', async (t) => {
+test('a failed fetch of issuer keys is reported with its reason, without the response, and so is the next success', async (t) => {
   const made = await startIssuer(t)
   const closed = await startIssuer(t, {
     name: 'closed',
     issuer: 'https://closed.example.com/',
     keys: { url: await nowhere() },
   })
-  const told: unknown[] = []
+  const reported: unknown[] = []
   const clock = { ms: Date.now() }
   const authenticator = tokenAuthenticator([made.issuer, closed.issuer], {
     now: () => clock.ms,
-    told: ({ name }, fault) => told.push([name, fault]),
+    onKeysFetched: ({ name }, fault) => reported.push([name, fault]),
   })
   const { body } = made.server
   for (const [status, text] of [
@@ -223,16 +223,16 @@ test('it is told why the keys of an issuer cannot be had, and when they can agai
     clock.ms += 5_000
   }
   await assert.rejects(authenticator.authenticate(shown(await closed.token()), signal), { code: 'STORE_UNAVAILABLE' })
-  assert.deepEqual(told, [
-    ['login', 'It answers with the status 500.'],
-    ['login', 'What it answers is no set of keys.'],
-    ['login', 'It answers with more than 262144 bytes.'],
+  assert.deepEqual(reported, [
+    ['login', 'The key set URL returned the status 500.'],
+    ['login', 'The key set URL returned no JSON Web Key Set.'],
+    ['login', 'The key set URL returned more than 262144 bytes.'],
     ['login', undefined],
-    ['closed', 'It cannot be reached: ECONNREFUSED.'],
+    ['closed', 'The key set URL is unreachable: ECONNREFUSED.'],
   ])
 })
 
-test('a token that was checked is good for a while without being checked, and not beyond its end', async (t) => {
+test('a verified token is cached, and not accepted beyond its expiry', async (t) => {
   const made = await startIssuer(t, { leewaySeconds: 0 })
   const clock = { ms: seconds() * 1_000 }
   const authenticator = tokenAuthenticator([made.issuer], { now: () => clock.ms })

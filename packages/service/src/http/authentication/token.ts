@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
-import { type Identity, type Json, ToolError } from '@gantry/contract'
+import { type Identity, ToolError } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { holds } from '@gantry/core/internal/pipeline/authorize'
 import type { JWTVerifyGetKey } from 'jose'
 import type { ClaimRules, IssuerKeys, TokenIssuer } from '../../config/authentication-settings.ts'
@@ -7,27 +8,27 @@ import { type Authenticator, bearerOf, createExpiring, type Known, unauthenticat
 
 export interface TokenOptions {
   readonly now?: () => number
-  /** Hears whether the keys of an issuer are there, whenever they were fetched; else why not. */
-  readonly told?: (issuer: TokenIssuer, fault: string | undefined) => void
+  /** Called after every fetch of the keys of an issuer; `fault` is the reason when it failed. */
+  readonly onKeysFetched?: (issuer: TokenIssuer, fault: string | undefined) => void
 }
 
 const form = /^[\w-]+\.[\w-]+\.[\w-]*$/
 const types: readonly unknown[] = [undefined, 'jwt', 'at+jwt', 'application/jwt', 'application/at+jwt']
-/** As long as this a token is not checked again. */
+/** The time for which a verified token is cached. */
 const keptMs = 30_000
 const mostKept = 10_000
 
 /**
- * Knows JSON Web Tokens of the issuers that are configured: signed with a fixed algorithm by a key of that issuer, meant
- * for us, valid now, and with an end. Nothing in the head of a token decides how it is checked.
+ * Authenticates JSON Web Tokens of the configured issuers: signed with a fixed algorithm by a key of that issuer, for
+ * this audience, valid now, and with an expiry. Nothing in the header of a token decides how it is verified.
  */
 export function tokenAuthenticator(
   issuers: readonly TokenIssuer[],
-  { now = Date.now, told = () => undefined }: TokenOptions = {},
+  { now = Date.now, onKeysFetched = () => undefined }: TokenOptions = {},
 ): Authenticator {
   const kept = createExpiring<Known>(mostKept, now)
   const keysOf = (issuer: TokenIssuer): Promise<JWTVerifyGetKey> =>
-    issuerKeys(issuer.keys, { now, told: (fault) => told(issuer, fault) })
+    issuerKeys(issuer.keys, { now, onFetched: (fault) => onKeysFetched(issuer, fault) })
   const trusted = new Map(issuers.map((issuer) => [issuer.issuer, { issuer, keys: lazily(() => keysOf(issuer)) }]))
 
   const check = async (token: string): Promise<{ readonly known: Known; readonly leftMs: number }> => {
@@ -36,17 +37,22 @@ export function tokenAuthenticator(
     if (found === undefined) throw unauthenticated()
     const { issuer, audience, algorithms, leewaySeconds } = found.issuer
     const { payload, protectedHeader } = await jwtVerify(token, await found.keys(), {
-      ...{ issuer, audience: [...audience], algorithms: [...algorithms], clockTolerance: leewaySeconds },
-      ...{ requiredClaims: ['exp'], currentDate: new Date(now()) },
+      issuer,
+      audience: [...audience],
+      algorithms: [...algorithms],
+      clockTolerance: leewaySeconds,
+      requiredClaims: ['exp'],
+      currentDate: new Date(now()),
     })
     const { exp = 0, iat } = payload
     const early = iat !== undefined && iat > now() / 1_000 + leewaySeconds
     if (early || !types.includes(protectedHeader.typ?.toLowerCase())) throw unauthenticated()
-    const identity = identityOf(payload as Claims, found.issuer)
+    const identity = identityOf(payload, found.issuer)
     if (identity === undefined) throw unauthenticated()
     return { known: { identity }, leftMs: (exp + leewaySeconds) * 1_000 - now() }
   }
   return {
+    credential: 'bearer',
     async authenticate(presented) {
       const token = bearerOf(presented)
       if (token === undefined || !form.test(token)) return undefined
@@ -64,7 +70,7 @@ export function tokenAuthenticator(
   }
 }
 
-/** What is made at the first use. */
+/** Creates the value at its first use. */
 function lazily(make: () => Promise<JWTVerifyGetKey>): () => Promise<JWTVerifyGetKey> {
   let made: Promise<JWTVerifyGetKey> | undefined
   return () => {
@@ -73,19 +79,19 @@ function lazily(make: () => Promise<JWTVerifyGetKey>): () => Promise<JWTVerifyGe
   }
 }
 
-type Claims = { readonly [claim: string]: Json | undefined }
+type Claims = { readonly [claim: string]: unknown }
 
-/** What nobody sees, or takes for something else: also blank letters, and spaces but for single ones between words. */
+/** Invisible or misleading characters: also blank letters, and spaces other than single ones between words. */
 const unseen = /[\p{Cc}\p{Cf}\p{Cs}\p{DI}\u2800\u{1d159}]|(?! )\p{Z}|^ | {2}| $/u
 const wordLength = /^.{1,200}$/su
 const most = 500
 
-/** Whether it can stand in a log line and a column, looks like what it is and like nothing else, and is not too long. */
+/** Whether the text is safe for a log line and a column, cannot be confused with another one, and is not too long. */
 export function isWord(text: string): boolean {
   return wordLength.test(text) && !unseen.test(text) && text === text.normalize('NFC')
 }
 
-/** Who a token is of; undefined when it does not say, or says what it may not. */
+/** The identity of a token; undefined when a claim is missing or not allowed. */
 function identityOf(claims: Claims, rules: ClaimRules): Identity | undefined {
   const principal = textOf(claimOf(claims, rules.claims.principal))
   const tenant = tenantOf(claims, rules)
@@ -101,13 +107,13 @@ function identityOf(claims: Claims, rules: ClaimRules): Identity | undefined {
 
 function tenantOf(claims: Claims, { claims: { tenant }, tenant: fixed, tenants }: ClaimRules): string | undefined {
   if (tenant === undefined) return fixed
-  const said = textOf(claimOf(claims, tenant))
-  // A star stands for all of them elsewhere, and is nobody's name.
-  if (said === undefined || said === '*') return undefined
-  return tenants === undefined || tenants.includes(said) ? said : undefined
+  const claimed = textOf(claimOf(claims, tenant))
+  // A star means all tenants elsewhere, so it cannot name one.
+  if (claimed === undefined || claimed === '*') return undefined
+  return tenants === undefined || tenants.includes(claimed) ? claimed : undefined
 }
 
-/** A list, or a text with spaces between, as `scope` is; none when there is no such claim. */
+/** A list, or a text separated by spaces, as `scope` is; undefined when there is no such claim. */
 function textsOf(claims: Claims, path: string | undefined): readonly string[] | undefined {
   const value = path === undefined ? undefined : claimOf(claims, path)
   if (value === undefined || value === null) return []
@@ -117,74 +123,74 @@ function textsOf(claims: Claims, path: string | undefined): readonly string[] | 
   return texts.every((text) => text !== undefined) ? texts : undefined
 }
 
-function textOf(value: Json | undefined): string | undefined {
+function textOf(value: unknown): string | undefined {
   return typeof value === 'string' && isWord(value) ? value : undefined
 }
 
-/** Claims may be named like addresses, so that only what begins with a slash is a pointer. */
-function claimOf(claims: Claims, path: string): Json | undefined {
+/** Claims may be named by URLs, so only a path that begins with a slash is a pointer. */
+function claimOf(claims: Claims, path: string): unknown {
   if (!path.startsWith('/')) return Object.hasOwn(claims, path) ? claims[path] : undefined
-  let value: Json | undefined = claims as Json
+  let value: unknown = claims
   for (const segment of path.slice(1).split('/')) {
     const key = segment.replaceAll('~1', '/').replaceAll('~0', '~')
     if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return undefined
-    value = (value as Claims)[key]
+    value = Object.getOwnPropertyDescriptor(value, key)?.value
   }
   return value
 }
 
 interface IssuerKeysOptions {
   readonly now: () => number
-  /** Hears what came of every time that they were fetched: nothing when they are there, else why not. */
-  readonly told: (fault: string | undefined) => void
+  /** Called after every fetch; `fault` is the reason when it failed. */
+  readonly onFetched: (fault: string | undefined) => void
 }
 
 const mostBytes = 262_144
 const timeoutDuration = 5_000
-/** An issuer that does not answer is left alone for so long. */
+/** The pause after a failed fetch. */
 const restMs = 5_000
 
 /**
- * The keys of an issuer, by their ids. They come from the configured place and nowhere else, whatever a token says: from
- * an address they are fetched when they are needed, kept for ten minutes, and fetched again for an unknown id at most
- * every half a minute. Rejects with STORE_UNAVAILABLE when they cannot be had, also when what is there is something else.
+ * The keys of an issuer, by their ids. They come only from the configured source, whatever a token names: from a URL
+ * they are fetched when needed, cached for ten minutes, and fetched again for an unknown id at most every half a
+ * minute. Rejects with STORE_UNAVAILABLE when they cannot be fetched, or the response is no key set.
  */
-async function issuerKeys(source: IssuerKeys, { now, told }: IssuerKeysOptions): Promise<JWTVerifyGetKey> {
+async function issuerKeys(source: IssuerKeys, { now, onFetched }: IssuerKeysOptions): Promise<JWTVerifyGetKey> {
   const { createLocalJWKSet, createRemoteJWKSet, customFetch } = await import('jose')
   if ('set' in source) return createLocalJWKSet({ keys: [...source.set.keys] })
   let restUntil = 0
   const get = async (url: string, options: RequestInit): Promise<Response> => {
     const restLeft = restUntil - now()
-    // A clock that was put back must not make the rest longer.
+    // A clock that was set back must not make the pause longer.
     if (restLeft > 0 && restLeft <= restMs) throw unreachable()
     try {
       const text = await read(url, options)
       createLocalJWKSet(parsed(text))
-      told(undefined)
+      onFetched(undefined)
       return new Response(text, { status: 200 })
     } catch (cause) {
       restUntil = now() + restMs
-      told(faultOf(cause))
+      onFetched(faultOf(cause))
       throw unreachable(cause)
     }
   }
   return createRemoteJWKSet(new URL(source.url), { timeoutDuration, [customFetch]: get })
 }
 
-/** Something that we can say of an issuer without repeating what it sent. */
+/** A fault that can be reported without repeating the response of the issuer. */
 class Fault extends Error {}
 
 async function read(url: string, options: RequestInit): Promise<string> {
   const response = await fetch(url, { ...options, redirect: 'manual' })
   if (response.status !== 200) {
     await response.body?.cancel()
-    throw new Fault(`It answers with the status ${response.status}.`)
+    throw new Fault(`The key set URL returned the status ${response.status}.`)
   }
   const pieces: Uint8Array[] = []
   let total = 0
   for await (const piece of response.body ?? []) {
     total += piece.length
-    if (total > mostBytes) throw new Fault(`It answers with more than ${mostBytes} bytes.`)
+    if (total > mostBytes) throw new Fault(`The key set URL returned more than ${mostBytes} bytes.`)
     pieces.push(piece)
   }
   return Buffer.concat(pieces, total).toString()
@@ -194,16 +200,16 @@ function parsed(text: string): { keys: object[] } {
   try {
     return JSON.parse(text)
   } catch {
-    throw new Fault('What it answers is no set of keys.')
+    throw new Fault('The key set URL returned no JSON Web Key Set.')
   }
 }
 
-/** Messages of others may hold what was answered; their names and codes do not. */
+/** Messages of other libraries may contain the response; their names and codes do not. */
 function faultOf(error: unknown): string {
   if (error instanceof Fault) return error.message
-  const { name, code, cause } = (error ?? {}) as { name?: unknown; code?: unknown; cause?: { code?: unknown } | null }
-  if (code === 'ERR_JWKS_INVALID') return 'What it answers is no set of keys.'
-  return `It cannot be reached: ${String(cause?.code ?? name)}.`
+  const { name, code, cause } = isObject(error) ? error : {}
+  if (code === 'ERR_JWKS_INVALID') return 'The key set URL returned no JSON Web Key Set.'
+  return `The key set URL is unreachable: ${String((isObject(cause) ? cause.code : undefined) ?? name)}.`
 }
 
 function unreachable(cause?: unknown): ToolError {

@@ -1,23 +1,24 @@
 import type { Verdict } from '../../storage/approvals/approvals.ts'
 import { json } from '../answer.ts'
 import type { Route } from '../route.ts'
+import { checked } from '../route.ts'
 import { pageOf, pageQuery, ref } from '../schemas.ts'
 
 const base = { tag: 'approvals', access: 'key' } as const
 
-/** Who may see and decide depends on each question, so it is checked where they are. */
+/** The records check who may see and decide, because that depends on each approval. */
 export const approvalRoutes: readonly Route[] = [
   {
     ...base,
     id: 'listApprovals',
     method: 'GET',
     path: '/v1/approvals',
-    summary: 'Calls that wait for a person, newest first: those that you may decide on, and your own.',
+    summary: 'Calls that wait for approval, newest first: those that you may decide on, and your own.',
     query: {
       state: { enum: ['open', 'all'], description: '`open` when absent; `all` for decided ones too.' },
       ...pageQuery,
     },
-    answers: { 200: { description: 'A page of them.', schema: pageOf('Approval') } },
+    answers: { 200: { description: 'A page of approvals.', schema: pageOf('Approval') } },
     errors: ['INPUT_INVALID'],
     async handle({ query, identity }, service) {
       return json(await service.approvals.list(query, identity))
@@ -28,7 +29,7 @@ export const approvalRoutes: readonly Route[] = [
     id: 'getApproval',
     method: 'GET',
     path: '/v1/approvals/:id',
-    summary: 'One approval, with the arguments that it is about.',
+    summary: 'One approval, with the arguments of its call.',
     query: { full: { enum: ['true', 'false'], description: 'Shows long texts whole.' } },
     answers: { 200: { description: 'The approval.', schema: ref('Approval') } },
     errors: ['NOT_FOUND', 'DENIED'],
@@ -41,7 +42,7 @@ export const approvalRoutes: readonly Route[] = [
     id: 'decideApproval',
     method: 'POST',
     path: '/v1/approvals/:id',
-    summary: 'Approve or deny a call of somebody else; it goes on at once. It is decided once.',
+    summary: 'Approve or deny a call of another principal; it goes on at once. It is decided once.',
     body: {
       members: {
         decision: { enum: ['approve', 'deny'] },
@@ -49,10 +50,10 @@ export const approvalRoutes: readonly Route[] = [
       },
       required: ['decision'],
     },
-    answers: { 200: { description: 'The approval as it is now.', schema: ref('Approval') } },
+    answers: { 200: { description: 'The current approval.', schema: ref('Approval') } },
     errors: ['NOT_FOUND', 'DENIED', 'INPUT_INVALID'],
     async handle({ params: { id = '' }, body, identity }, service) {
-      return json(await service.approvals.decide(id, body as unknown as Verdict, identity))
+      return json(await service.approvals.decide(id, checked<Verdict>(body), identity))
     },
   },
 ]

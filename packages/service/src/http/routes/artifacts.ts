@@ -1,7 +1,7 @@
 import { type ArtifactRef, ToolError } from '@gantry/contract'
 import { attachment } from '../../storage/artifacts/content.ts'
 import { type Answer, json, problem } from '../answer.ts'
-import type { Asked, Route } from '../route.ts'
+import type { ParsedRequest, Route } from '../route.ts'
 import type { Service } from '../service.ts'
 
 const typeForm = /^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}$/i
@@ -11,23 +11,23 @@ const readArtifact: Route = {
   method: 'GET',
   path: '/v1/artifacts/:id',
   tag: 'artifacts',
-  summary: 'The content of a file that a call left, or a part of it.',
+  summary: 'The content of an artifact, or a range of it.',
   access: 'key',
   headers: { Range: '`bytes=from-to` or `bytes=from-`; anything else gives all of it.' },
   answers: {
-    200: { description: 'All of it.', type: 'application/octet-stream' },
+    200: { description: 'The whole content.', type: 'application/octet-stream' },
     206: {
-      description: 'The part.',
+      description: 'The range.',
       type: 'application/octet-stream',
-      headers: { 'Content-Range': 'Which part it is.' },
+      headers: { 'Content-Range': 'The range that is returned.' },
     },
-    416: { description: 'There is nothing in that range.' },
+    416: { description: 'The range is beyond the content.' },
   },
   errors: ['NOT_FOUND', 'RATE_LIMITED'],
   handle: read,
 }
 
-async function read({ params, headers, identity, gone, hold }: Asked, service: Service): Promise<Answer> {
+async function read({ params, headers, identity, gone, hold }: ParsedRequest, service: Service): Promise<Answer> {
   hold()
   const range = headers['if-range'] === undefined ? rangeOf(headers.range) : undefined
   const { artifact, start, end, content } = await service.artifact(params.id ?? '', range, identity, gone)
@@ -42,7 +42,7 @@ async function read({ params, headers, identity, gone, hold }: Asked, service: S
   return { kind: 'content', status: range === undefined ? 200 : 206, headers: own, content }
 }
 
-/** The one range of bytes that is asked for; `end` is the byte behind it. Others may be answered with everything. */
+/** The requested range of bytes; `end` is exclusive. Several ranges are answered with the whole content. */
 function rangeOf(header: string | undefined): { start: number; end?: number } | undefined {
   const [, from = '', to = ''] = /^bytes=([0-9]{1,15})-([0-9]{0,15})$/.exec(header ?? '') ?? []
   if (from === '') return undefined
@@ -51,7 +51,7 @@ function rangeOf(header: string | undefined): { start: number; end?: number } | 
   return Number(to) < start ? undefined : { start, end: Number(to) + 1 }
 }
 
-/** A tool chose the name and the type: neither may end a header, leave a folder, or make a browser show the file. */
+/** A tool chose the name and the type: neither may end a header, leave a folder, or make a browser render the file. */
 function fileHeaders({ name, mimeType }: ArtifactRef): { [name: string]: string } {
   return {
     'accept-ranges': 'bytes',
@@ -65,11 +65,11 @@ const locateArtifact: Route = {
   method: 'GET',
   path: '/v1/artifacts/:id/url',
   tag: 'artifacts',
-  summary: 'Where the content can be had: a signed address of the file store for a few minutes, else this service.',
+  summary: 'A URL of the content: a signed one of the object store for a few minutes, else one of this service.',
   access: 'key',
   answers: {
     200: {
-      description: 'The address. Whoever has a signed one can read the file, and nothing else, until it ends.',
+      description: 'The URL. A signed one lets its holder read the file, and nothing else, until it expires.',
       schema: {
         type: 'object',
         properties: { url: { type: 'string' }, signed: { type: 'boolean' }, expiresMs: { type: 'integer' } },

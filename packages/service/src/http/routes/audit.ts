@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream'
-import type { JsonObject } from '@gantry/contract'
 import { type AuditQuery, auditPhases } from '../../storage/audit/audit-control.ts'
 import { json } from '../answer.ts'
 import type { Route } from '../route.ts'
+import { checked } from '../route.ts'
 import { pageOf, pageQuery, ref } from '../schemas.ts'
 
 const base = { tag: 'audit', access: 'key', permission: 'gantry:audit' } as const
@@ -15,7 +15,7 @@ const time = {
 
 const filter = {
   tenant: { ...word, description: 'Of another tenant, or `*` for all; needs gantry:tenants.' },
-  principal: { ...word, description: 'Who called or acted.' },
+  principal: { ...word, description: 'The principal that called or acted.' },
   tool: {
     ...word,
     description: 'With its version, or without for all of them; or what was done, such as keys.revoke.',
@@ -33,9 +33,9 @@ export const auditRoutes: readonly Route[] = [
     id: 'listAudit',
     method: 'GET',
     path: '/v1/audit',
-    summary: 'The audit record, newest first. A page with few rows or none may still have a cursor to go on from.',
+    summary: 'The audit log, newest first. A page with few rows or none may still have a cursor to go on from.',
     query: { ...pageQuery, ...filter },
-    answers: { 200: { description: 'A page of it.', schema: pageOf('AuditRow') } },
+    answers: { 200: { description: 'A page of the audit log.', schema: pageOf('AuditRow') } },
     errors: ['INPUT_INVALID', 'DENIED'],
     async handle({ query, identity }, { audit }) {
       return json(await audit.list(query, identity))
@@ -47,13 +47,13 @@ export const auditRoutes: readonly Route[] = [
     method: 'GET',
     path: '/v1/audit/export',
     summary:
-      'The audit record as lines of JSON, oldest first; with tenant=* all of it with its seals, to verify elsewhere.',
+      'The audit log as lines of JSON, oldest first; with tenant=* all of it with its seals, for verification elsewhere.',
     query: filter,
     answers: { 200: { description: 'A line for each row or seal.', type: 'application/jsonl' } },
     errors: ['INPUT_INVALID', 'DENIED', 'RATE_LIMITED'],
     async handle({ query, identity, stop, hold }, { audit }) {
       hold()
-      const content = Readable.from(inBlocks(audit.export(query as JsonObject & AuditQuery, identity, stop)))
+      const content = Readable.from(inBlocks(audit.export(checked<AuditQuery>(query), identity, stop)))
       return { kind: 'content', status: 200, headers: { 'content-type': 'application/jsonl; charset=utf-8' }, content }
     },
   },
@@ -62,17 +62,19 @@ export const auditRoutes: readonly Route[] = [
     id: 'verifyAudit',
     method: 'POST',
     path: '/v1/audit/verify',
-    summary: 'Whether the audit record of all tenants is as it was sealed, and where it is not; needs gantry:tenants.',
+    summary:
+      'Verifies the audit log of all tenants against its seals, and returns where it differs; needs gantry:tenants.',
     body: {
       members: {
         head: {
-          ...{ type: 'string', pattern: '^[1-9][0-9]{0,14}:[0-9a-f]{64}$' },
+          type: 'string',
+          pattern: '^[1-9][0-9]{0,14}:[0-9a-f]{64}$',
           description: 'The head of an earlier verification: shows whether the end was cut off since.',
         },
       },
       required: [],
     },
-    answers: { 200: { description: 'What was found.', schema: ref('AuditVerdict') } },
+    answers: { 200: { description: 'The verdict.', schema: ref('AuditVerdict') } },
     errors: ['INPUT_INVALID', 'DENIED'],
     async handle({ body, identity, stop }, { audit }) {
       return json(await audit.verify(body.head as string | undefined, identity, stop))
@@ -82,7 +84,7 @@ export const auditRoutes: readonly Route[] = [
 
 const blockBytes = 65_536
 
-/** Lines are short, and each piece of a stream costs as much as a long one. */
+/** Lines are short, and each chunk of a stream costs as much as a long one. */
 async function* inBlocks(lines: AsyncIterable<string>): AsyncGenerator<string, void> {
   let block = ''
   for await (const line of lines) {

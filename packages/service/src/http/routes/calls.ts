@@ -1,12 +1,13 @@
 import { type ErrorCode, type ErrorInfo, type JsonObject, type JsonSchema, ToolError } from '@gantry/contract'
 import { readTraceparent } from '@gantry/core/internal/tracing/tracer'
-import type { CallInput } from '../../storage/call-input.ts'
+import type { CallInput } from '../../storage/calls/call-store.ts'
 import { type Answer, type AnswerHeaders, json, retryAfterText } from '../answer.ts'
-import type { Asked, Route } from '../route.ts'
+import type { ParsedRequest, Route } from '../route.ts'
+import { checked } from '../route.ts'
 import { pageOf, pageQuery, ref } from '../schemas.ts'
 import type { Service } from '../service.ts'
 
-/** What calls, chains and programs have in common; the ceilings are those of the admission. */
+/** The common members of calls, chains and programs; the limits are those of admission. */
 const submissionMembers = {
   idempotencyKey: {
     type: 'string',
@@ -27,7 +28,11 @@ const submissionMembers = {
     maximum: 2_592_000_000,
     description: 'Not before this much time has passed.',
   },
-  deadline: { type: 'string', format: 'date-time', description: 'After it the call is worthless.' },
+  deadline: {
+    type: 'string',
+    format: 'date-time',
+    description: 'A call that has not begun by then ends with TIMEOUT.',
+  },
   onCircuitOpen: {
     enum: ['fail', 'wait'],
     description:
@@ -36,29 +41,29 @@ const submissionMembers = {
   callback: {
     type: 'string',
     maxLength: 2_048,
-    description: 'Where the outcome is sent, signed; EGRESS_DENIED for where none may go.',
+    description: 'The URL that the signed outcome is posted to; EGRESS_DENIED when it is not allowed.',
   },
 } as const satisfies { [name: string]: JsonSchema }
 
 const submissionHeaders = {
   'Idempotency-Key': 'Instead of the member `idempotencyKey`.',
-  traceparent: 'The trace that the call belongs to, as W3C writes it; what is none is ignored.',
+  traceparent: 'The trace that the call belongs to, in the W3C format; an invalid one is ignored.',
 }
 
 const acceptedDoc = {
-  description: 'It is kept, and has not ended yet.',
+  description: 'The call is stored, and has not ended yet.',
   schema: ref('Accepted'),
-  headers: { Location: 'Where the call is.' },
+  headers: { Location: 'The URL of the call.' },
 }
 
-/** What the members and headers that calls, chains and programs have in common say. */
-function submissionOf({ body, headers }: Asked): Omit<CallInput, 'kind' | 'tool' | 'args'> {
+/** Reads the common members and headers of calls, chains and programs. */
+function submissionOf({ body, headers }: ParsedRequest): Omit<CallInput, 'kind' | 'tool' | 'args'> {
   const { waitMs: _wait, tool: _tool, args: _args, steps: _steps, input: _input, ...own } = body
   const { code: _code, language: _language, limits: _limits, check: _check, ...common } = own
   const key = keyOf(body, headers['idempotency-key'])
   const traceparent = readTraceparent(headers.traceparent)
   return {
-    ...(common as Omit<CallInput, 'kind' | 'args'>),
+    ...checked<Omit<CallInput, 'kind' | 'args'>>(common),
     ...(key === undefined ? {} : { idempotencyKey: key }),
     ...(traceparent === undefined ? {} : { traceparent }),
   }
@@ -74,19 +79,19 @@ function keyOf({ idempotencyKey }: JsonObject, header: string | string[] | undef
   throw new ToolError('PAYLOAD_INVALID', `The idempotency key ${issues[0]?.message}.`, { details: { issues } })
 }
 
-/** Hands a call in and waits for its outcome as long as it may; a call that is kept outlives the request. */
-async function submit(input: CallInput, asked: Asked, service: Service): Promise<Answer> {
-  const { identity, gone, stop, limits, body } = asked
+/** Submits a call and waits for its outcome; an admitted call outlives the request. */
+async function submit(input: CallInput, request: ParsedRequest, service: Service): Promise<Answer> {
+  const { identity, gone, stop, limits, body } = request
   const waitMs = waitTime(body.waitMs, limits)
   if (waitMs > 0) gone.throwIfAborted()
   let mayWait = false
   const hold = (): void => {
-    asked.hold()
+    request.hold()
     mayWait = true
   }
   const { callId, repeated } = await service.submit(input, identity, waitMs > 0 ? { waits: true, hold } : {})
   const location = { location: `/v1/calls/${callId}` }
-  // A repeat for which there is no place to wait is answered with what is known now.
+  // A repeat without a slot for waiting is answered with the current state.
   const outcome = mayWait ? await service.wait(callId, identity, waitMs, stop) : undefined
   if (outcome !== undefined) return json(outcome, 200, { ...location, ...retryAfter(outcome.error) })
   if (waitMs === 0 && !repeated) {
@@ -98,15 +103,15 @@ async function submit(input: CallInput, asked: Asked, service: Service): Promise
     : json(result, 200, { ...location, ...retryAfter(result.error) })
 }
 
-/** When an outcome says that the call may be made again later, as those who read no body look for it. */
+/** The Retry-After header of an outcome that may be retried, for clients that do not read the body. */
 function retryAfter(error: ErrorInfo | undefined): AnswerHeaders {
   const ms = error?.code === 'CIRCUIT_OPEN' ? error.details?.retryAfterMs : undefined
   return typeof ms === 'number' ? { 'retry-after': retryAfterText(ms) } : {}
 }
 
-/** The time to wait that a request asks for, or PAYLOAD_INVALID when it is too long. */
-function waitTime(asked: unknown, { waitMs, maxWaitMs }: Asked['limits']): number {
-  const given = typeof asked === 'number' ? asked : Math.min(waitMs, maxWaitMs)
+/** The requested wait, or PAYLOAD_INVALID when it is too long. */
+function waitTime(requested: unknown, { waitMs, maxWaitMs }: ParsedRequest['limits']): number {
+  const given = typeof requested === 'number' ? requested : Math.min(waitMs, maxWaitMs)
   if (given <= maxWaitMs) return given
   const issues = [{ path: '/waitMs', message: `must be at most ${maxWaitMs}` }]
   throw new ToolError('PAYLOAD_INVALID', `waitMs ${issues[0]?.message}.`, { details: { issues } })
@@ -118,7 +123,7 @@ const eventRoute: Route = {
   path: '/v1/calls/:id/events',
   tag: 'calls',
   summary:
-    'What a call reports, as it comes, up to its end. A stream that ends without `done` or `error` is asked for again.',
+    'What a call reports, as it comes, up to its end. A stream that ends without `done` or `error` is requested again.',
   access: 'key',
   query: { after: { type: 'integer', minimum: 0, description: 'Only events after this id.' } },
   headers: { 'Last-Event-ID': 'The same, as browsers send it when they ask again; it goes before `after`.' },
@@ -130,16 +135,16 @@ const eventRoute: Route = {
     },
   },
   errors: ['NOT_FOUND', 'RATE_LIMITED'],
-  async handle(asked, service) {
-    const { params, identity, stop } = asked
-    const after = lastSeen(asked)
-    asked.hold()
+  async handle(request, service) {
+    const { params, identity, stop } = request
+    const after = lastSeen(request)
+    request.hold()
     const events = await service.events(params.id ?? '', after, identity, stop)
     return { kind: 'events', status: 200, events }
   },
 }
 
-function lastSeen({ query, headers }: Asked): number {
+function lastSeen({ query, headers }: ParsedRequest): number {
   const header = headers['last-event-id']
   if (header === undefined || header === '') return typeof query.after === 'number' ? query.after : 0
   const id = /^[0-9]{1,16}$/.test(String(header)) ? Number(header) : Number.NaN
@@ -150,7 +155,7 @@ function lastSeen({ query, headers }: Asked): number {
 const tag = 'calls'
 const text = { type: 'string' } as const
 
-/** What the admission of a call, a chain or a program can refuse it for. */
+/** The errors of admitting a call, a chain or a program. */
 const callRefusals: readonly ErrorCode[] = [
   ...(['INPUT_INVALID', 'TOOL_ID_INVALID', 'TOOL_NOT_FOUND', 'DENIED', 'APPROVAL_REQUIRED'] as const),
   ...(['TOOL_QUARANTINED', 'CATALOG_STALE', 'IDEMPOTENCY_CONFLICT', 'RATE_LIMITED', 'POLICY_UNAVAILABLE'] as const),
@@ -173,7 +178,7 @@ const createCall: Route = {
         maxLength: 500,
         description: '`namespace:name`, with a version, a range or neither.',
       },
-      args: { type: 'object', description: 'What the tool is called with; nothing when absent.' },
+      args: { type: 'object', description: 'The arguments of the tool; empty when absent.' },
       schemaDigest: { ...text, description: 'Digest of the tool as the caller saw it; another one is CATALOG_STALE.' },
       ...submissionMembers,
     },
@@ -181,9 +186,9 @@ const createCall: Route = {
   },
   answers: { 200: { description: 'It has ended.', schema: ref('Result') }, 202: acceptedDoc },
   errors: callRefusals,
-  handle(asked, service) {
-    const { tool, args } = asked.body
-    return submit({ kind: 'call', tool: String(tool), args: args ?? {}, ...submissionOf(asked) }, asked, service)
+  handle(request, service) {
+    const { tool, args } = request.body
+    return submit({ kind: 'call', tool: String(tool), args: args ?? {}, ...submissionOf(request) }, request, service)
   },
 }
 
@@ -192,19 +197,20 @@ const createChain: Route = {
   method: 'POST',
   path: '/v1/chains',
   tag,
-  summary: 'Run a chain of calls. Each step is recorded, so that a chain goes on where it was when its worker dies.',
+  summary:
+    'Run a chain of calls. Each step is recorded, so that another worker resumes the chain when its worker is lost.',
   access: 'key',
   headers: submissionHeaders,
   body: {
-    members: { steps: ref('Chain'), input: { description: 'What `{{input}}` stands for.' }, ...submissionMembers },
+    members: { steps: ref('Chain'), input: { description: 'The value of `{{input}}`.' }, ...submissionMembers },
     required: ['steps'],
   },
   answers: { 200: { description: 'It has ended.', schema: ref('ChainResult') }, 202: acceptedDoc },
   errors: [...callRefusals, 'CHAIN_INVALID', 'REFERENCE_INVALID'],
-  handle(asked, service) {
-    const { steps, input } = asked.body
+  handle(request, service) {
+    const { steps, input } = request.body
     const args = { steps, ...(input === undefined ? {} : { input }) }
-    return submit({ kind: 'chain', args, ...submissionOf(asked) }, asked, service)
+    return submit({ kind: 'chain', args, ...submissionOf(request) }, request, service)
   },
 }
 
@@ -220,7 +226,7 @@ const listCalls: Route = {
     state: { ...text, description: 'Only those in this state.' },
     tool: { ...text, maxLength: 500, description: 'Only those of this tool.' },
   },
-  answers: { 200: { description: 'A page of them.', schema: pageOf('CallView') } },
+  answers: { 200: { description: 'A page of calls.', schema: pageOf('CallView') } },
   errors: ['INPUT_INVALID'],
   async handle({ query, identity }, service) {
     return json(await service.calls(query, identity))
@@ -236,21 +242,25 @@ const getCall: Route = {
   access: 'key',
   query: {
     waitMs: { type: 'integer', minimum: 0, description: 'How long to wait for its end; not at all when absent.' },
+    args: {
+      enum: ['true', 'false'],
+      description: 'Also its arguments without secrets, for its principal and for holders of gantry:operate.',
+    },
   },
   answers: { 200: { description: 'The call.', schema: ref('CallView') } },
   errors: ['NOT_FOUND', 'RATE_LIMITED'],
   handle: look,
 }
 
-async function look(asked: Asked, service: Service): Promise<Answer> {
-  const { params, query, identity, stop, limits } = asked
+async function look(request: ParsedRequest, service: Service): Promise<Answer> {
+  const { params, query, identity, stop, limits } = request
   const { id = '' } = params
   const waitMs = waitTime(query.waitMs ?? 0, limits)
   if (waitMs > 0) {
-    asked.hold()
+    request.hold()
     await service.wait(id, identity, waitMs, stop)
   }
-  return json(await service.call(id, identity))
+  return json(await service.call(id, identity, { args: query.args === 'true' }))
 }
 
 const cancelCall: Route = {
@@ -258,9 +268,9 @@ const cancelCall: Route = {
   method: 'POST',
   path: '/v1/calls/:id/cancel',
   tag,
-  summary: 'Cancel a call. One that runs is told to end; one that has ended stays as it is.',
+  summary: 'Cancel a call. A running call is requested to stop; a completed call is unchanged.',
   access: 'key',
-  answers: { 200: { description: 'The call as it is now.', schema: ref('CallView') } },
+  answers: { 200: { description: 'The current state of the call.', schema: ref('CallView') } },
   errors: ['NOT_FOUND', 'DENIED'],
   async handle({ params: { id = '' }, identity }, service) {
     return json(await service.cancel(id, identity))
@@ -269,7 +279,7 @@ const cancelCall: Route = {
 
 export const callRoutes: readonly Route[] = [createCall, listCalls, getCall, eventRoute, cancelCall, createChain]
 
-/** The tool that every executor has for programs; its schema says what of these it takes. */
+/** The tool for programs that every executor has; its schema defines which of these members it accepts. */
 const programTool = 'code:program'
 const members = ['code', 'language', 'limits', 'check'] as const
 
@@ -279,7 +289,7 @@ export const codeRoute: Route = {
   path: '/v1/code',
   tag: 'calls',
   summary:
-    'Run a program over tools. The answer is its Result: its output is what the program returned. What each of its calls came to is recorded, so that it goes on where it was when its worker dies.',
+    'Run a program over tools. The answer is its Result: its output is what the program returned. The outcome of each of its calls is recorded, so that another worker resumes it when its worker is lost.',
   access: 'key',
   headers: submissionHeaders,
   body: {
@@ -297,8 +307,55 @@ export const codeRoute: Route = {
   },
   answers: { 200: { description: 'It has ended.', schema: ref('Result') }, 202: acceptedDoc },
   errors: callRefusals,
-  handle(asked, service) {
-    const args = Object.fromEntries(members.flatMap((name) => (name in asked.body ? [[name, asked.body[name]]] : [])))
-    return submit({ kind: 'call', tool: programTool, args, ...submissionOf(asked) }, asked, service)
+  handle(request, service) {
+    const args = Object.fromEntries(
+      members.flatMap((name) => (name in request.body ? [[name, request.body[name]]] : [])),
+    )
+    return submit({ kind: 'call', tool: programTool, args, ...submissionOf(request) }, request, service)
+  },
+}
+
+const replay: JsonSchema = {
+  type: 'object',
+  description: 'The result of replaying a recorded call without its tools.',
+  properties: {
+    callId: text,
+    kind: { enum: ['call', 'chain', 'code'] },
+    tool: text,
+    decision: {
+      enum: ['allow', 'ask', 'deny', 'unavailable', 'none'],
+      description: 'The decision of the current policy; `none` when it was not evaluated.',
+    },
+    same: { type: 'boolean', description: 'The outcome would be the same, as far as the record tells.' },
+    differences: {
+      type: 'array',
+      items: { type: 'object', properties: { path: text, before: {}, after: {} }, required: ['path'] },
+    },
+    divergence: {
+      type: 'object',
+      description: 'Where the replay ended because the next outcome is not on record.',
+      properties: { step: text, tool: text, reason: text },
+      required: ['tool', 'reason'],
+    },
+    result: { anyOf: [ref('Result'), ref('ChainResult')] },
+    warnings: { type: 'array', items: ref('Warning') },
+  },
+  required: ['callId', 'kind', 'tool', 'decision', 'same', 'differences', 'result', 'warnings'],
+}
+
+/** Replays recorded calls. */
+export const replayRoute: Route = {
+  id: 'replayCall',
+  method: 'POST',
+  path: '/v1/calls/:id/replay',
+  tag: 'calls',
+  summary: 'Replay an ended call, with the record in place of its tools, and return the differences.',
+  access: 'key',
+  permission: 'gantry:operate',
+  answers: { 200: { description: 'The differences under the current configuration.', schema: replay } },
+  errors: ['NOT_FOUND', 'INPUT_INVALID', 'DENIED', 'RATE_LIMITED', 'STORE_UNAVAILABLE'],
+  async handle({ params: { id = '' }, identity, gone, hold }, service) {
+    hold()
+    return json(await service.replay(id, identity, gone))
   },
 }

@@ -1,11 +1,11 @@
-import type { JsonObject } from '@gantry/contract'
 import { json } from '../answer.ts'
 import type { KeyInput, RevokeInput, RotateInput } from '../authentication/key-control.ts'
 import type { Route } from '../route.ts'
+import { checked } from '../route.ts'
 import { pageOf, pageQuery, ref } from '../schemas.ts'
 
 const base = { tag: 'keys', access: 'key', permission: 'gantry:keys' } as const
-/** What can stand in a header, a log line and a column. */
+/** Safe for a header, a log line and a column. */
 const word = { type: 'string', minLength: 1, maxLength: 200, pattern: '^[^\\u0000-\\u001f\\u007f]+$' } as const
 const words = { type: 'array', items: word, maxItems: 200 } as const
 const longestLifeMs = 10 * 365 * 24 * 3_600_000
@@ -28,12 +28,12 @@ export const keyRoutes: readonly Route[] = [
     id: 'listKeys',
     method: 'GET',
     path: '/v1/keys',
-    summary: 'Keys of the caller’s tenant, newest first, without what lets them in.',
+    summary: 'Keys of the caller’s tenant, newest first, without their secrets.',
     query: {
       ...pageQuery,
       tenant: { ...word, description: 'Of another tenant, or `*` for all; needs gantry:tenants.' },
     },
-    answers: { 200: { description: 'A page of them.', schema: pageOf('Key') } },
+    answers: { 200: { description: 'A page of keys.', schema: pageOf('Key') } },
     errors: ['INPUT_INVALID'],
     async handle({ query, identity }, { keys }) {
       return json(await keys.list(query, identity))
@@ -44,11 +44,11 @@ export const keyRoutes: readonly Route[] = [
     id: 'createKey',
     method: 'POST',
     path: '/v1/keys',
-    summary: 'Make a key that may do what its maker may, or less.',
+    summary: 'Create a key with at most the permissions of its maker.',
     body: {
       members: {
         name: { ...word, maxLength: 100 },
-        principal: { ...word, description: 'Who calls with it; `key:` and the name when absent.' },
+        principal: { ...word, description: 'The principal of its calls; `key:` and the name when absent.' },
         tenant: {
           ...word,
           not: { const: '*' },
@@ -56,8 +56,8 @@ export const keyRoutes: readonly Route[] = [
         },
         permissions: { ...words, description: 'None when absent.' },
         roles: { ...words, description: 'None when absent.' },
-        tools: { ...words, minItems: 1, description: 'Patterns of the tools that are there for it; all when absent.' },
-        expiresMs: { ...expiresMs, description: 'How long it is good for; 90 days when absent.' },
+        tools: { ...words, minItems: 1, description: 'Patterns of the tools that are visible to it; all when absent.' },
+        expiresMs: { ...expiresMs, description: 'Its validity; 90 days when absent.' },
         publicKey,
       },
       required: ['name'],
@@ -65,7 +65,7 @@ export const keyRoutes: readonly Route[] = [
     answers: { 200: { description: 'The key, with its text this once.', schema: made } },
     errors: ['INPUT_INVALID'],
     async handle({ body, identity }, { keys }) {
-      return json(await keys.create(body as JsonObject & KeyInput, identity), 200, unkept)
+      return json(await keys.create(checked<KeyInput>(body), identity), 200, unkept)
     },
   },
   {
@@ -73,16 +73,18 @@ export const keyRoutes: readonly Route[] = [
     id: 'rotateKey',
     method: 'POST',
     path: '/v1/keys/:id/rotate',
-    summary: 'Make the successor of a key, which itself ends a while later.',
+    summary: 'Rotate a key: create its successor; the old key expires a while later.',
     body: {
       members: {
         overlapMs: {
-          ...{ type: 'integer', minimum: 0, maximum: 30 * 24 * 3_600_000 },
-          description: 'How long the old one stays good; a day when absent.',
+          type: 'integer',
+          minimum: 0,
+          maximum: 30 * 24 * 3_600_000,
+          description: 'How long the old key stays valid; a day when absent.',
         },
         expiresMs: {
           ...expiresMs,
-          description: 'How long the new one is good for; as long as the old one when absent.',
+          description: 'The validity of the new key; that of the old one when absent.',
         },
         publicKey,
       },
@@ -91,7 +93,7 @@ export const keyRoutes: readonly Route[] = [
     answers: { 200: { description: 'The new key, with its text this once.', schema: made } },
     errors: ['INPUT_INVALID', 'NOT_FOUND'],
     async handle({ params: { id = '' }, body, identity }, { keys }) {
-      return json(await keys.rotate(id, body as JsonObject & RotateInput, identity), 200, unkept)
+      return json(await keys.rotate(id, checked<RotateInput>(body), identity), 200, unkept)
     },
   },
   {
@@ -99,20 +101,21 @@ export const keyRoutes: readonly Route[] = [
     id: 'revokeKey',
     method: 'POST',
     path: '/v1/keys/:id/revoke',
-    summary: 'End a key at once, everywhere; calls that were made with it go on unless they are cancelled too.',
+    summary:
+      'Revoke a key at once, in all processes; calls that were made with it go on unless they are cancelled too.',
     body: {
       members: {
         cancelCalls: {
           type: 'boolean',
-          description: 'Cancel the calls of its principal that nobody works on; not when absent.',
+          description: 'Cancel the calls of its principal that no worker has claimed; not when absent.',
         },
       },
       required: [],
     },
-    answers: { 200: { description: 'The key as it is now.', schema: ref('Key') } },
+    answers: { 200: { description: 'The current key.', schema: ref('Key') } },
     errors: ['INPUT_INVALID', 'NOT_FOUND'],
     async handle({ params: { id = '' }, body, identity }, { keys }) {
-      return json(await keys.revoke(id, identity, body as JsonObject & RevokeInput))
+      return json(await keys.revoke(id, identity, checked<RevokeInput>(body)))
     },
   },
 ]

@@ -1,8 +1,8 @@
-import type { JsonObject } from '@gantry/contract'
 import type { PolicyTest } from '../../admission/policy/policy-control.ts'
 import type { PolicyDocument } from '../../storage/policies.ts'
 import { json } from '../answer.ts'
 import type { Route } from '../route.ts'
+import { checked } from '../route.ts'
 import { ref } from '../schemas.ts'
 
 const base = { tag: 'policy', access: 'key', permission: 'gantry:policy' } as const
@@ -34,14 +34,14 @@ export const policyRoutes: readonly Route[] = [
           items: { type: 'object' },
           description: 'As in the configuration; see docs/policy.md.',
         },
-        default: { enum: ['allow', 'deny'], description: 'For calls that no rule is about; deny when absent.' },
+        default: { enum: ['allow', 'deny'], description: 'For calls that no rule matches; deny when absent.' },
       },
       required: ['rules'],
     },
-    answers: { 200: { description: 'The policy as it is at work now.', schema: ref('Policy') } },
+    answers: { 200: { description: 'The policy in force.', schema: ref('Policy') } },
     errors: ['CONFIG_INVALID'],
     async handle({ body, identity }, { policy }) {
-      return json(await policy.replace(body as unknown as PolicyDocument, identity))
+      return json(await policy.replace(checked<PolicyDocument>(body), identity))
     },
   },
   {
@@ -49,23 +49,33 @@ export const policyRoutes: readonly Route[] = [
     id: 'testPolicy',
     method: 'POST',
     path: '/v1/policy/test',
-    summary: 'What would be decided on a call, by which rule and why. Nothing runs, and nothing is on record.',
+    summary: 'Test the policy: the decision on a call, its rule and its reason. Nothing runs, and nothing is recorded.',
     body: {
       members: {
         tool: text,
         args: { type: 'object' },
-        principal: { ...text, description: 'Who would call; the asker when neither this nor a tenant is named.' },
-        tenant: { ...text, description: 'Another one than the asker’s needs gantry:tenants.' },
-        permissions: { ...texts, description: 'The asker’s own for himself, none for somebody else.' },
+        key: {
+          ...text,
+          description: 'The id of a live key: its caller is tested. Excludes the members below.',
+        },
+        principal: {
+          ...text,
+          description: 'The tested caller; the caller itself when neither this nor a tenant is named.',
+        },
+        tenant: { ...text, description: 'Another one than the caller’s needs gantry:tenants.' },
+        permissions: {
+          ...texts,
+          description: 'When absent: those of the caller for the caller, none for another principal.',
+        },
         roles: texts,
         tools: { ...texts, minItems: 1 },
       },
       required: ['tool'],
     },
     answers: { 200: { description: 'The decision.', schema: ref('PolicyAnswer') } },
-    errors: ['TOOL_ID_INVALID', 'TOOL_NOT_FOUND'],
+    errors: ['TOOL_ID_INVALID', 'TOOL_NOT_FOUND', 'NOT_FOUND'],
     async handle({ body, identity, gone }, { policy }) {
-      return json(await policy.test(body as JsonObject & PolicyTest, identity, gone))
+      return json(await policy.test(checked<PolicyTest>(body), identity, gone))
     },
   },
 ]

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
-import type { CatalogEntry } from '@gantry/core'
+import { listedTool } from '@gantry/core/internal/catalogs/describe'
 import { json } from '../answer.ts'
 import type { Route } from '../route.ts'
-import { type CatalogTool, type ListedTool, ref } from '../schemas.ts'
+import { type CatalogTool, ref } from '../schemas.ts'
 
 const tag = 'tools'
 const text = { type: 'string' } as const
@@ -12,11 +12,17 @@ const findTools: Route = {
   method: 'GET',
   path: '/v1/tools',
   tag,
-  summary: 'Tools of those the caller may use: with words, those that fit, best first; without, all of them by id.',
+  summary:
+    'The tools that are visible to the caller: with a query the matches, best first; without one all of them, by id.',
   access: 'key',
   query: {
     query: { ...text, minLength: 0, maxLength: 1_000 },
-    limit: { type: 'integer', minimum: 1, maximum: 1_000, description: 'At most 100 with words. 10 then, else 100.' },
+    limit: {
+      type: 'integer',
+      minimum: 1,
+      maximum: 1_000,
+      description: 'With a query at most 100, and 10 when absent; else 100 when absent.',
+    },
     cursor: { ...text, maxLength: 8_192, description: 'From the page before.' },
     namespace: { ...text, maxLength: 200 },
     tag: { ...text, maxLength: 200 },
@@ -24,7 +30,7 @@ const findTools: Route = {
   },
   answers: {
     200: {
-      description: 'A page of them.',
+      description: 'A page of tools.',
       schema: {
         type: 'object',
         properties: {
@@ -44,26 +50,12 @@ const findTools: Route = {
   },
 }
 
-function listedTool({ key, tool, digest }: CatalogEntry): ListedTool {
-  const { version, title, description, tags = [], effect, deprecated } = tool
-  return {
-    id: key,
-    version,
-    ...(title === undefined ? {} : { title }),
-    description,
-    tags,
-    effect,
-    ...(deprecated === undefined ? {} : { deprecated }),
-    digest,
-  }
-}
-
 const describeTool: Route = {
   id: 'describeTool',
   method: 'GET',
   path: '/v1/tools/:id',
   tag,
-  summary: 'What there is to know of one tool, at one of four levels.',
+  summary: 'The documentation of one tool, at one of four levels.',
   access: 'key',
   query: {
     level: { enum: ['summary', 'types', 'schema', 'full'], description: '`summary` when absent.' },
@@ -91,7 +83,7 @@ const readCatalog: Route = {
   headers: { 'If-None-Match': 'The ETag of an earlier answer.' },
   answers: {
     200: {
-      description: 'A page of it. The hash is the same as long as nothing that the caller may use changes.',
+      description: 'A page of the catalog. The hash is the same as long as nothing that the caller may use changes.',
       headers: { ETag: 'Names this answer, the same as long as the caller would get the same page.' },
       schema: {
         type: 'object',
@@ -99,7 +91,7 @@ const readCatalog: Route = {
         required: ['hash', 'items'],
       },
     },
-    304: { description: 'The page is what the caller has.', headers: { ETag: 'Names the page.' } },
+    304: { description: 'The caller has the current page.', headers: { ETag: 'Names the page.' } },
   },
   errors: ['INPUT_INVALID'],
   handle({ query, identity, headers }, { executor }) {
@@ -114,7 +106,7 @@ const readCatalog: Route = {
       }),
     )
     const body = { hash: executor.hashFor(identity), ...page, items }
-    // Of the page and not of the hash: what a caller may see can change while the tools do not.
+    // Of the page and not of the hash: what is visible to a caller can change while the tools do not.
     const etag = `"${createHash('sha256').update(JSON.stringify(body)).digest('hex')}"`
     if (names(headers['if-none-match'], etag)) return { kind: 'empty', status: 304, headers: { etag } }
     return json(body, 200, { etag })

@@ -1,7 +1,8 @@
 import type { ApprovalView } from '@gantry/contract'
+import { cursorTime } from '../page-cursor.ts'
 import { fitsSql } from '../reader.ts'
 
-/** What there is to know of an approval besides its arguments. */
+/** The row of an approval without its arguments. */
 export type ApprovalRow = {
   id: string
   call_id: string
@@ -27,7 +28,7 @@ export type ApprovalRow = {
 const columns = `
   a.id, a.call_id, a.inner_id, a.tool, a.principal, a.fingerprint, a.reason, a.approvers, a.args_bytes, a.args_sha256,
   a.hidden, a.asked_at, a.expires_at, a.decided_by, a.decided_at, a.decided_why, a.decided_as,
-  to_char(a.asked_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as place,
+  ${cursorTime('a.asked_at')} as place,
   case
     when a.decision = 'approve' then 'approved'
     when a.decision = 'deny' then 'denied'
@@ -37,8 +38,8 @@ const columns = `
   end as state`
 
 /**
- * $1: the tenant; $2, $3: the place before; $4: how many; $5: all of the tenant's; $6: or this principal's; $7: or for these
- * roles; $8: what the names of their tools begin with, null for all.
+ * $1: the tenant; $2, $3: the cursor; $4: the limit; $5: whether to list all of the tenant; $6: else those of this
+ * principal; $7: or for these roles; $8: name prefixes of their tools, null for all.
  */
 function listOf(condition: string): string {
   return `
@@ -73,7 +74,7 @@ export function approvalOf(row: ApprovalRow): ApprovalView {
     reason: row.reason,
     argsBytes: row.args_bytes,
     ...(argsSha256 === null ? {} : { argsSha256 }),
-    ...(row.hidden === '[]' ? {} : { hidden: JSON.parse(row.hidden) as string[] }),
+    ...(row.hidden === '[]' ? {} : { hidden: JSON.parse(row.hidden) }),
     fingerprint: row.fingerprint,
     approvers: row.approvers,
     askedAt: row.asked_at.toISOString(),

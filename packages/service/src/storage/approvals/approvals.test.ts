@@ -3,30 +3,45 @@ import { hash } from 'node:crypto'
 import { type Identity, type JsonObject, ToolError } from '@gantry/contract'
 import { addRows, someCall, testOnDatabases } from '../calls.fixture.ts'
 import type { Database } from '../databases/database.ts'
-import { type ApprovalRecords, type AskedCall, approvalRecords } from './approvals.ts'
+import { type ApprovalCall, type ApprovalRecords, approvalRecords } from './approvals.ts'
 
 const bob: Identity = { principal: 'bob', tenant: 'acme', permissions: ['gantry:approve'] }
 const alice: Identity = { principal: 'alice', tenant: 'acme', permissions: ['*'] }
 const mona: Identity = { principal: 'mona', tenant: 'acme', permissions: [], roles: ['managers'] }
-const nobody: Identity = { principal: 'nobody', tenant: 'acme', permissions: ['math:*', 'gantry:audit'], roles: ['x'] }
+const outsider: Identity = {
+  principal: 'outsider',
+  tenant: 'acme',
+  permissions: ['math:*', 'gantry:audit'],
+  roles: ['x'],
+}
 const eve: Identity = { principal: 'eve', tenant: 'other', permissions: ['*'] }
 
-function question(callId: string, given: Partial<AskedCall> = {}): AskedCall {
+function question(callId: string, given: Partial<ApprovalCall> = {}): ApprovalCall {
   return {
-    ...{ tenant: 'acme', principal: 'alice', callId, innerId: callId, tool: 'math:add:1.0.0', shown: { a: 1 } },
-    ...{ hidden: [], files: [], fingerprint: 'f', reason: 'It costs.', approvers: [], withinMs: 60_000 },
+    tenant: 'acme',
+    principal: 'alice',
+    callId,
+    innerId: callId,
+    tool: 'math:add:1.0.0',
+    shown: { a: 1 },
+    hidden: [],
+    files: [],
+    fingerprint: 'f',
+    reason: 'It costs.',
+    approvers: [],
+    withinMs: 60_000,
     ...given,
   }
 }
 
-/** A call in the lane of those that wait for a person, and its question. */
-async function asked(database: Database, given: Partial<AskedCall> = {}, callId = 'c1') {
+/** Adds a call in the lane `asked` and requests its approval. */
+async function asked(database: Database, given: Partial<ApprovalCall> = {}, callId = 'c1') {
   const records = approvalRecords(database)
   await addRows(database, 'calls', [someCall(callId)])
   await addRows(database, 'queue', [{ call_id: callId, tenant: 'acme', lane: 'asked', run_at: 'infinity', fence: 1 }])
-  const standing = await records.ask(question(callId, given))
-  assert.ok(standing.kind === 'open')
-  return { records, id: standing.id, again: () => records.ask(question(callId, given)) }
+  const state = await records.ask(question(callId, given))
+  assert.ok(state.kind === 'open')
+  return { records, id: state.id, again: () => records.ask(question(callId, given)) }
 }
 
 const laneOf = async (database: Database, callId = 'c1'): Promise<unknown> =>
@@ -52,16 +67,16 @@ const decidedBy = (records: ApprovalRecords, id: string, by: Identity): Promise<
   )
 
 testOnDatabases({
-  'a question is asked once, and stands open until somebody decides': async ({ database }) => {
+  'an approval is requested once, and stays open until it is decided': async ({ database }) => {
     const { id, again } = await asked(database)
-    const standing = await again()
-    assert.ok(standing.kind === 'open' && standing.id === id)
-    assert.ok(standing.expiresMs > 50_000 && standing.expiresMs <= 60_000)
+    const state = await again()
+    assert.ok(state.kind === 'open' && state.id === id)
+    assert.ok(state.expiresMs > 50_000 && state.expiresMs <= 60_000)
     assert.equal((await database.query('select from approvals')).length, 1)
     assert.deepEqual(await notes(database), [['approvals.ask', 'alice', 'c1', id]])
   },
 
-  'an approval lets the call be claimed, is audited, and is what the call finds': async ({ database }) => {
+  'approving makes the call claimable, is audited, and is returned to the call': async ({ database }) => {
     const { records, id, again } = await asked(database)
     const view = await records.decide(id, { decision: 'approve', reason: 'go on' }, bob)
     assert.deepEqual([view.state, view.decided?.by, view.decided?.why], ['approved', 'bob', 'go on'])
@@ -70,7 +85,7 @@ testOnDatabases({
     assert.deepEqual((await notes(database)).at(-1), ['approvals.approve', 'bob', 'c1', id])
   },
 
-  'so does a denial': async ({ database }) => {
+  'denying makes the call claimable, is audited, and is returned to the call': async ({ database }) => {
     const { records, id, again } = await asked(database)
     const view = await records.decide(id, { decision: 'deny', reason: 'too dear' }, bob)
     assert.deepEqual([view.state, view.decided?.why], ['denied', 'too dear'])
@@ -79,28 +94,30 @@ testOnDatabases({
     assert.deepEqual((await notes(database)).at(-1), ['approvals.deny', 'bob', 'c1', id])
   },
 
-  'other arguments, another call or another caller are other questions': async ({ database }) => {
+  'other arguments, another inner call or another tenant need another approval': async ({ database }) => {
     const { records, id } = await asked(database)
     await records.decide(id, { decision: 'approve' }, bob)
     const others = [{ fingerprint: 'g' }, { innerId: 'c1.step' }, { tenant: 'other' }]
     for (const given of others) {
-      const standing = await records.ask(question('c1', given))
-      assert.ok(standing.kind === 'open' && standing.id !== id, JSON.stringify(given))
+      const state = await records.ask(question('c1', given))
+      assert.ok(state.kind === 'open' && state.id !== id, JSON.stringify(given))
     }
   },
 
-  'an approval counts only while the policy asks who gave it, and others are asked once': async ({ database }) => {
+  'an approval is valid while the policy names a role of its approver, and other approvers are asked once': async ({
+    database,
+  }) => {
     const { records, id, again } = await asked(database, { approvers: ['managers'] })
     await records.decide(id, { decision: 'approve' }, mona)
     assert.deepEqual(await again(), { kind: 'approve', by: 'mona' })
     const nowBy = (approvers: string[]) => records.ask(question('c1', { approvers }))
-    assert.equal((await nowBy(['board', 'managers'])).kind, 'approve', 'she is still one of them')
+    assert.equal((await nowBy(['board', 'managers'])).kind, 'approve', 'the policy still names her role')
     for (const approvers of [['board'], []]) {
-      const standing = await nowBy(approvers)
-      assert.ok(standing.kind === 'open' && standing.id !== id)
+      const state = await nowBy(approvers)
+      assert.ok(state.kind === 'open' && state.id !== id)
       const later = await nowBy(approvers)
-      assert.ok(later.kind === 'open' && later.id === standing.id)
-      await database.query('delete from approvals where id = $1', [standing.id])
+      assert.ok(later.kind === 'open' && later.id === state.id)
+      await database.query('delete from approvals where id = $1', [state.id])
     }
     const second = await nowBy(['board'])
     assert.ok(second.kind === 'open')
@@ -111,18 +128,22 @@ testOnDatabases({
     assert.ok(third.kind === 'open')
     await records.decide(third.id, { decision: 'deny' }, bob)
     for (const approvers of [['owners'], ['board'], ['managers'], []]) {
-      assert.deepEqual(await nowBy(approvers), { kind: 'deny', by: 'bob' }, 'a denial stays one')
+      assert.deepEqual(await nowBy(approvers), { kind: 'deny', by: 'bob' }, 'a denial stays valid')
     }
   },
 
-  'who may decide on everything is asked once, whoever the policy asks later': async ({ database }) => {
+  'an approval by a holder of gantry:approve is valid for any approvers that the policy names later': async ({
+    database,
+  }) => {
     const { records, id } = await asked(database, { approvers: ['managers'] })
     await records.decide(id, { decision: 'approve' }, bob)
     for (const approvers of [['board'], []])
       assert.equal((await records.ask(question('c1', { approvers }))).kind, 'approve')
   },
 
-  'a decision is made once: a second one is refused, the same one again is not': async ({ database }) => {
+  'a second decision is refused, and the same decision by the same principal is accepted again': async ({
+    database,
+  }) => {
     const { records, id } = await asked(database)
     await records.decide(id, { decision: 'approve' }, bob)
     assert.equal((await records.decide(id, { decision: 'approve' }, bob)).state, 'approved')
@@ -137,7 +158,7 @@ testOnDatabases({
     assert.equal((await notes(database)).length, 2)
   },
 
-  'of two who decide at once one wins, and the other is told': async ({ database }) => {
+  'of two concurrent decisions one wins, and the other is refused': async ({ database }) => {
     const callIds = Array.from({ length: 20 }, (_, n) => `c${n}`)
     for (const callId of callIds) {
       const { records, id, again } = await asked(database, {}, callId)
@@ -154,7 +175,7 @@ testOnDatabases({
     assert.equal((await notes(database)).length, 2 * callIds.length)
   },
 
-  'when its time is over nobody can approve it, and the call finds that it expired': async ({ database }) => {
+  'an expired approval cannot be approved, and the call gets `expired`': async ({ database }) => {
     const { records, id, again } = await asked(database)
     await passTime(database)
     assert.equal((await records.get(id, bob)).state, 'expired')
@@ -164,7 +185,7 @@ testOnDatabases({
     assert.deepEqual((await notes(database)).at(-1), ['approvals.expire', 'gantry', 'c1', id])
   },
 
-  'of an approval and the end of its time exactly one wins, round after round': async ({ database }) => {
+  'of a decision and a concurrent expiry exactly one wins': async ({ database }) => {
     const ends = { approve: 0, expired: 0 }
     for (let round = 0; round < 40; round++) {
       const { records, id, again } = await asked(database, {}, `c${round}`)
@@ -174,8 +195,8 @@ testOnDatabases({
       )
       const expiry = async () => {
         for (;;) {
-          const standing = await again()
-          if (standing.kind !== 'open') return standing.kind
+          const state = await again()
+          if (state.kind !== 'open') return state.kind
         }
       }
       const [approval, kind] = await Promise.all([decidedBy(records, id, bob), expiry()])
@@ -183,12 +204,12 @@ testOnDatabases({
       assert.ok(kind === 'approve' || kind === 'expired')
       ends[kind] += 1
     }
-    const told = (await notes(database)).map((note) => (note as string[])[0])
-    assert.equal(told.filter((action) => action === 'approvals.approve').length, ends.approve)
-    assert.equal(told.filter((action) => action === 'approvals.expire').length, ends.expired)
+    const actions = (await notes(database)).map((note) => (note as string[])[0])
+    assert.equal(actions.filter((action) => action === 'approvals.approve').length, ends.approve)
+    assert.equal(actions.filter((action) => action === 'approvals.expire').length, ends.expired)
   },
 
-  'nobody decides on a call of their own, whatever they may do': async ({ database }) => {
+  'a principal cannot decide on its own call, whatever its permissions': async ({ database }) => {
     const { records, id } = await asked(database)
     await assert.rejects(records.decide(id, { decision: 'approve' }, alice), refusal('DENIED', /its own call/))
     const error = await records.decide(id, { decision: 'approve' }, alice).catch((thrown: unknown) => thrown)
@@ -197,10 +218,10 @@ testOnDatabases({
     assert.equal(await laneOf(database), 'asked')
   },
 
-  'only who holds the permission or a role of the rule sees and decides': async ({ database }) => {
+  'only a holder of gantry:approve or of a role of the rule sees and decides an approval': async ({ database }) => {
     const { records, id } = await asked(database, { approvers: ['managers'] })
     const plain = await asked(database, { innerId: 'c2.x' }, 'c2')
-    for (const refused of [nobody, { ...nobody, principal: '' }]) {
+    for (const refused of [outsider, { ...outsider, principal: '' }]) {
       await assert.rejects(records.get(id, refused), refusal('DENIED', /gantry:approve, or one of the roles managers/))
       await assert.rejects(records.decide(id, { decision: 'approve' }, refused), refusal('DENIED'))
       assert.deepEqual((await records.list({}, refused)).items, [])
@@ -210,11 +231,11 @@ testOnDatabases({
       (await records.list({}, mona)).items.map((item) => item.id),
       [id],
     )
-    assert.equal((await records.list({}, alice)).items.length, 2, 'a caller sees what it waits for')
+    assert.equal((await records.list({}, alice)).items.length, 2, 'a caller sees approvals of its own calls')
     assert.equal((await records.decide(id, { decision: 'approve' }, mona)).state, 'approved')
   },
 
-  'what belongs to another tenant is not there': async ({ database }) => {
+  'an approval of another tenant is NOT_FOUND, as an unknown id is': async ({ database }) => {
     const { records, id } = await asked(database)
     const strange = { ...eve, roles: ['managers'] }
     const absent = await records.get('ap_00000000000000000000000000000000', bob).catch((error: unknown) => error)
@@ -230,7 +251,9 @@ testOnDatabases({
       await assert.rejects(records.get(id, bob), refusal('NOT_FOUND'))
   },
 
-  'a question about a tool that is not there for who looks is not there, also to decide': async ({ database }) => {
+  'an approval for a tool that a principal is not limited to is NOT_FOUND to read and to decide': async ({
+    database,
+  }) => {
     const { records, id } = await asked(database)
     const absent = refusal('NOT_FOUND', /^There is no approval of this id\.$/)
     for (const who of [bob, alice, { ...mona, permissions: ['*'] }]) {
@@ -247,7 +270,7 @@ testOnDatabases({
     assert.equal(await decidedBy(records, id, { ...bob, tools: ['math:add:1.0.0'] }), 'approved')
   },
 
-  'a question whose call has ended is void, and cannot be decided': async ({ database }) => {
+  'an approval whose call has ended is void and cannot be decided': async ({ database }) => {
     const { records, id } = await asked(database)
     await database.query('delete from queue')
     assert.equal((await records.get(id, bob)).state, 'void')
@@ -257,7 +280,9 @@ testOnDatabases({
     assert.equal((await notes(database)).length, 1)
   },
 
-  'arguments are shown by id only, exactly, however long they are and whatever is in them': async ({ database }) => {
+  'get() returns the exact arguments, truncated unless `full` is set, and list() returns none': async ({
+    database,
+  }) => {
     const shown = {
       to: 'smtp://me:hunter2@x',
       'auth.py': 'code',
@@ -283,8 +308,15 @@ testOnDatabases({
     assert.deepEqual((await records.get(wide.id, bob, { full: true })).args, many)
   },
 
-  'they are listed page by page, the newest first': async ({ database }) => {
-    for (let n = 0; n < 5; n++) await asked(database, {}, `c${n}`)
+  'approvals are listed in pages, newest first': async ({ database }) => {
+    for (let n = 0; n < 5; n++) {
+      await asked(database, {}, `c${n}`)
+      // Two requests can come in one tick of the embedded database's clock.
+      await database.query(`update approvals set asked_at = now() + $2 * interval '1 second' where call_id = $1`, [
+        `c${n}`,
+        n,
+      ])
+    }
     const records = approvalRecords(database)
     const seen: string[] = []
     let cursor: string | undefined

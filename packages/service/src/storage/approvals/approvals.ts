@@ -12,62 +12,66 @@ import { holds } from '@gantry/core/internal/pipeline/authorize'
 import type { ServiceSettings } from '../../config/service-settings.ts'
 import type { Artifacts } from '../artifacts/artifact-records.ts'
 import { noteAudit } from '../audit/entries.ts'
-import type { PageQuery } from '../call-input.ts'
 import { resume } from '../calls/sql/leases.ts'
 import { type Database, type Queries, storable } from '../databases/database.ts'
-import { readCursor, writeCursor } from '../page-cursor.ts'
+import { type PageQuery, pageOf, pageSize, readCursor } from '../page-cursor.ts'
 import { seenValues, seesTool } from '../reader.ts'
 import { type ApprovalRow, approvalOf, getSql, listSql } from './approval-rows.ts'
 import { shownArgs } from './shown-args.ts'
 
-/** One call that a person is asked about. */
-export interface AskedCall {
+/** A call that needs an approval. */
+export interface ApprovalCall {
   readonly tenant: string
   readonly principal: string
-  /** The call that waits. */
+  /** The call that waits for the decision. */
   readonly callId: string
-  /** The call that is asked about: the same, or one inside it. */
+  /** The call to approve: the same, or one inside it. */
   readonly innerId: string
   readonly tool: string
-  /** The arguments as a person may see them. */
+  /** The arguments as approvers see them. */
   readonly shown: JsonObject
-  /** JSON Pointers to what is hidden in them. */
+  /** JSON Pointers to hidden parts of the arguments. */
   readonly hidden: readonly string[]
-  /** What the ids of files in them stand for. */
+  /** The files that the arguments name by id. */
   readonly files: readonly ApprovalFile[]
-  /** Hash of all that the approval is bound to. */
+  /** Hash of everything that the approval is bound to. */
   readonly fingerprint: string
   readonly reason: string
   readonly approvers: readonly string[]
   readonly withinMs: number
 }
 
-/** How a question stands. */
-type Standing =
+/** The state of an approval. */
+type ApprovalState =
   | { readonly kind: 'open'; readonly id: string; readonly expiresMs: number }
   | { readonly kind: 'approve' | 'deny'; readonly by: string; readonly why?: string; readonly as?: 'owner' }
   | { readonly kind: 'expired' }
 
 /**
- * Questions to persons, in the table `approvals`.
+ * Approvals, in the table `approvals`.
  *
- * A question is *open* from the moment a call asks it. It is decided once: *approved* or *denied* by a person while its
- * time lasts, or *expired* by whoever asks it again after that; the row is what they compete for, so one of them wins.
- * It is about one call with one fingerprint, so that another call, other arguments or another definition ask anew. When
- * its call ends without it, it is *void*. An approval counts while who gave it is one of those whom the policy asks; when
- * it asks others by the time the call goes on, they are asked in another question. A decision lets the call be claimed in the same transaction, and is audited there.
- * - Tenants: a question of another tenant, or about a tool that is not there for who looks, is NOT_FOUND, like one that
- *   never was.
- * - Errors: NOT_FOUND, DENIED, INPUT_INVALID for what cannot be decided any more, otherwise the store's.
+ * States: `open` → `approved` | `denied` | `expired` | `void`
+ *
+ * - → `open`: a call needs an approval. It is for one call with one fingerprint; another call, other arguments or
+ *   another definition need a new one.
+ * - `open` → `approved` or `denied`: an approver decides before it expires. The same transaction writes the audit entry
+ *   and makes the call claimable.
+ * - `open` → `expired`: the call requests it again after the time limit. Only one of these transitions wins.
+ * - `open` → `void`: the call ended.
+ *
+ * An approval is valid while the policy names its approver; when it names others by the time the call continues, they
+ * get an approval of their own to decide.
+ * - Tenants: an approval of another tenant, or for a tool that is hidden from the reader, is NOT_FOUND.
+ * - Errors: NOT_FOUND, DENIED, INPUT_INVALID for an approval that is no longer open, otherwise the store's.
  */
 export interface ApprovalRecords {
-  /** Asks, unless it was asked before, and tells how it stands. */
-  ask(asked: AskedCall): Promise<Standing>
-  /** The newest first, without arguments: those that the identity may decide on, and its own. */
+  /** Requests an approval, unless it exists, and returns its state. */
+  ask(asked: ApprovalCall): Promise<ApprovalState>
+  /** Newest first, without arguments: those that the identity may decide, and those of its own calls. */
   list(query: PageQuery & { readonly state?: 'open' | 'all' }, identity: Identity): Promise<Paged<ApprovalView>>
-  /** With the arguments; long texts in them are cut unless `full` is asked for. */
+  /** With the arguments, truncated unless `full`. */
   get(id: string, identity: Identity, options?: { readonly full?: boolean }): Promise<ApprovalView>
-  /** Decides; the same decision of the same person a second time changes nothing. */
+  /** Decides; repeating the same decision changes nothing. */
   decide(id: string, verdict: Verdict, by: Identity): Promise<ApprovalView>
 }
 
@@ -76,22 +80,21 @@ export interface Verdict {
   readonly reason?: string
 }
 
-/** Who holds it may decide on every question of its tenant, on its own only by a right of `ApprovalOptions.self`. */
+/** Its holder may decide every approval of its tenant; those of its own calls only by `ApprovalOptions.self`. */
 const approvePermission = 'gantry:approve'
 
 interface ApprovalOptions {
-  /** Takes arguments that are too large for a row. */
+  /** Stores arguments that are too large for a row. */
   readonly artifacts?: Pick<Artifacts, 'keep' | 'content'>
-  /** The most bytes that arguments may have as JSON. */
+  /** Size limit of the arguments as JSON. */
   readonly maxBytes?: () => number
-  /** By which right a caller may decide on a call of its own; absent when it may not. */
+  /** The right by which a caller may decide on its own call; undefined when it may not. */
   readonly self?: (by: Identity, queries: Queries) => Promise<'owner' | undefined>
 }
 
-const mostItems = 200
 const longestArgs = 65_536
 const usualMaxBytes = 100_000_000
-/** How long the store of files may take for arguments. */
+/** Time limit of the artifact store for arguments. */
 const storeMs = 60_000
 
 export function approvalRecords(database: Database, options: ApprovalOptions = {}): ApprovalRecords {
@@ -102,9 +105,9 @@ export function approvalRecords(database: Database, options: ApprovalOptions = {
     if (row !== undefined && seesTool(identity, row.tool)) return row
     throw new ToolError('NOT_FOUND', 'There is no approval of this id.')
   }
-  const askedBefore = ({ tenant, callId, innerId, fingerprint }: AskedCall): Promise<readonly StandingRow[]> =>
-    database.query<StandingRow>(standingSql, [tenant, callId, innerId, fingerprint])
-  const keptArgs = async ({ tenant, principal, callId, shown }: AskedCall): Promise<KeptArgs> => {
+  const askedBefore = ({ tenant, callId, innerId, fingerprint }: ApprovalCall): Promise<readonly ApprovalStateRow[]> =>
+    database.query<ApprovalStateRow>(approvalStateSql, [tenant, callId, innerId, fingerprint])
+  const storedArgs = async ({ tenant, principal, callId, shown }: ApprovalCall): Promise<StoredArgs> => {
     const text = JSON.stringify(shown)
     const content = Buffer.from(text)
     const facts = { bytes: content.length, sha256: hash('sha256', content) }
@@ -114,9 +117,9 @@ export function approvalRecords(database: Database, options: ApprovalOptions = {
     const how = { maxBytes: maxBytes(), signal: AbortSignal.timeout(storeMs) }
     return { ...facts, ref: (await artifacts.keep(content, about, how)).digest }
   }
-  const write = async (id: string, asked: AskedCall): Promise<void> => {
+  const write = async (id: string, asked: ApprovalCall): Promise<void> => {
     const { tenant, principal, callId, innerId, tool, reason } = asked
-    const args = await keptArgs(asked)
+    const args = await storedArgs(asked)
     await database.transaction(async (queries) => {
       const made = await queries.query(askSql, rowOf(id, asked, args))
       if (made.length === 0) return
@@ -128,7 +131,7 @@ export function approvalRecords(database: Database, options: ApprovalOptions = {
     if (args !== null || ref === null) return args ?? undefined
     return artifacts === undefined ? undefined : readText(await artifacts.content(ref, AbortSignal.timeout(storeMs)))
   }
-  const expire = (id: string, { tenant, callId, innerId, tool }: AskedCall): Promise<void> =>
+  const expire = (id: string, { tenant, callId, innerId, tool }: ApprovalCall): Promise<void> =>
     database.transaction(async (queries) => {
       if ((await queries.query(expireSql, [id])).length === 0) return
       const details = { approval: id, call: innerId, tool }
@@ -140,34 +143,37 @@ export function approvalRecords(database: Database, options: ApprovalOptions = {
       let row = whatCounts(before, asked)
       if (row === undefined) await write(idOf(asked, before.length), asked)
       else if (row.decision === null && row.expires_ms <= 0) await expire(row.id, asked)
-      else return standingOf(row)
+      else return approvalStateOf(row)
       before = await askedBefore(asked)
       row = whatCounts(before, asked)
-      if (row === undefined) throw new ToolError('INTERNAL', 'The question to a person is gone.')
-      return standingOf(row)
+      if (row === undefined) throw new ToolError('INTERNAL', 'The approval was removed while it was requested.')
+      return approvalStateOf(row)
     },
-    async list({ limit = 50, cursor, state = 'open' }, identity) {
-      const most = Math.min(Math.max(1, limit), mostItems)
+    async list({ limit, cursor, state = 'open' }, identity) {
+      const most = pageSize(limit)
       const { at, id } = readCursor(cursor)
       const { tenant, principal, roles = [] } = identity
       const rows = await database
         .asTenant(tenant)
         .query<ApprovalRow>(listSql[state], [
-          ...[tenant, at, id, most + 1],
-          ...[holds(identity, approvePermission), principal, roles, seenValues(identity)[0]],
+          tenant,
+          at,
+          id,
+          most + 1,
+          holds(identity, approvePermission),
+          principal,
+          roles,
+          seenValues(identity)[0],
         ])
-      const items = rows.slice(0, most)
-      const last = items.at(-1)
-      const views = items.map(approvalOf)
-      if (rows.length <= most || last === undefined) return { items: views }
-      return { items: views, cursor: writeCursor({ at: last.place, id: last.id }) }
+      return pageOf(rows, most, { itemOf: approvalOf, idOf: (row) => row.id })
     },
     async get(id, identity, { full = false } = {}) {
       const row = await find(id, identity)
       if (row.principal !== identity.principal) refuseUnlessMay(row, identity)
       const text = await argsOf(row)
-      const files = row.files === '[]' ? {} : { files: JSON.parse(row.files) as ApprovalFile[] }
-      return { ...approvalOf(row), ...(text === undefined ? {} : shownArgs(text, full)), ...files }
+      const files: readonly ApprovalFile[] = JSON.parse(row.files)
+      const shown = text === undefined ? {} : shownArgs(text, full)
+      return { ...approvalOf(row), ...shown, ...(files.length === 0 ? {} : { files }) }
     },
     async decide(id, { decision, reason }, by) {
       const row = await find(id, by)
@@ -198,7 +204,7 @@ export function approvalRecords(database: Database, options: ApprovalOptions = {
 }
 
 type FoundRow = ApprovalRow & { args: string | null; args_ref: string | null; files: string }
-type StandingRow = {
+type ApprovalStateRow = {
   id: string
   decision: 'approve' | 'deny' | 'expired' | null
   decided_by: string | null
@@ -211,14 +217,14 @@ type StandingRow = {
 const idForm = /^ap_[\w-]{32}$/
 const states = { approve: 'approved', deny: 'denied' } as const
 
-/** The same question has the same id, however often and by whomever it is asked; one that others are asked has another. */
-function idOf({ tenant, innerId, fingerprint }: AskedCall, before: number): string {
+/** Requests with the same content have the same id; one for other approvers has another. */
+function idOf({ tenant, innerId, fingerprint }: ApprovalCall, before: number): string {
   const hash = createHash('sha256').update(JSON.stringify([tenant, innerId, fingerprint, before]))
   return `ap_${hash.digest('base64url').slice(0, 32)}`
 }
 
-/** Arguments as JSON, which spells out what SQL cannot hold, or the digest of a file with it. */
-interface KeptArgs {
+/** Arguments as JSON, which escapes characters that SQL text cannot contain, or the digest of a file with it. */
+interface StoredArgs {
   readonly bytes: number
   readonly sha256: string
   readonly text?: string
@@ -227,29 +233,43 @@ interface KeptArgs {
 
 function rowOf(
   id: string,
-  asked: AskedCall,
-  { text = null, ref = null, bytes, sha256 }: Nullable<KeptArgs>,
+  asked: ApprovalCall,
+  { text = null, ref = null, bytes, sha256 }: Nullable<StoredArgs>,
 ): unknown[] {
   const { tenant, callId, innerId, tool, fingerprint, withinMs, principal, reason, approvers, hidden, files } = asked
   return [
-    ...[id, tenant, callId, innerId, tool, fingerprint, withinMs, principal, storable(reason)],
-    ...[JSON.stringify(approvers), text, bytes, ref, sha256, JSON.stringify(hidden), JSON.stringify(files)],
+    id,
+    tenant,
+    callId,
+    innerId,
+    tool,
+    fingerprint,
+    withinMs,
+    principal,
+    storable(reason),
+    JSON.stringify(approvers),
+    text,
+    bytes,
+    ref,
+    sha256,
+    JSON.stringify(hidden),
+    JSON.stringify(files),
   ]
 }
 
 type Nullable<T> = { [Key in keyof T]: T[Key] | null }
 
 /**
- * Which of the questions on a call tells how it stands: one that was not approved, because a denial stays one whoever is
- * asked now; else an approval by somebody who is asked now. Undefined when they have to be asked.
+ * The approval that is decisive for a call: one that was not approved, because a denial is valid whichever approvers
+ * the policy names now; else one approved by one of these approvers. Undefined when a new approval is needed.
  */
-function whatCounts(rows: readonly StandingRow[], { approvers }: AskedCall): StandingRow | undefined {
-  const may = ({ decided_roles: roles }: StandingRow): boolean =>
+function whatCounts(rows: readonly ApprovalStateRow[], { approvers }: ApprovalCall): ApprovalStateRow | undefined {
+  const may = ({ decided_roles: roles }: ApprovalStateRow): boolean =>
     roles === null || roles.some((role) => approvers.includes(role))
   return rows.find(({ decision }) => decision !== 'approve') ?? rows.find(may)
 }
 
-function standingOf(row: StandingRow): Standing {
+function approvalStateOf(row: ApprovalStateRow): ApprovalState {
   const { id, decision, decided_by: by, decided_why: why, decided_as: as, expires_ms: expiresMs } = row
   if (decision === null) return { kind: 'open', id, expiresMs: Math.max(0, expiresMs) }
   if (decision === 'expired') return { kind: 'expired' }
@@ -261,7 +281,7 @@ function refuseUnlessMay({ approvers }: ApprovalRow, identity: Identity): void {
   if (holds(identity, approvePermission)) return
   if (identity.roles?.some((role) => approvers.includes(role))) return
   const roles = approvers.length === 0 ? '' : `, or one of the roles ${approvers.join(', ')}`
-  throw new ToolError('DENIED', `Only who has the permission ${approvePermission}${roles} may see or decide this.`)
+  throw new ToolError('DENIED', `To see or decide this approval, you need the permission ${approvePermission}${roles}.`)
 }
 
 function own(): ToolError {
@@ -277,7 +297,7 @@ function over({ state, decided }: ApprovalView): ToolError {
   return new ToolError('INPUT_INVALID', `The approval ${how}.`, { stage: 'admit', details: { state } })
 }
 
-const standingSql = `
+const approvalStateSql = `
   select id, decision, decided_by, decided_why, decided_roles, decided_as,
     (extract(epoch from expires_at - clock_timestamp()) * 1000)::float8 as expires_ms
   from approvals where tenant = $1 and call_id = $2 and inner_id = $3 and fingerprint = $4 order by asked_at, id`
@@ -291,7 +311,7 @@ const askSql = `
     $15, $16)
   on conflict (id) do nothing returning id`
 
-// The clock, and not the time at which the transaction began: it may have waited for the row in between.
+// clock_timestamp() instead of now(), because the transaction may have waited for the row.
 const expireSql = `
   update approvals set decision = 'expired', decided_at = now()
   where id = $1 and decision is null and expires_at <= clock_timestamp() returning id`
@@ -302,7 +322,7 @@ const decideSql = `
   where id = $1 and decision is null and expires_at > clock_timestamp() returning id`
 
 interface OwnerApprovalParts {
-  /** Whose the key file is. The authenticator of the key file answers with this very object, and no other one does. */
+  /** The identity of the key file. Only the authenticator of the key file returns this very object. */
   readonly owner: Identity
   /** Whether this process has the database to itself. */
   readonly exclusive: boolean
@@ -310,10 +330,10 @@ interface OwnerApprovalParts {
 }
 
 /**
- * Says whether a caller may decide on its own call. Only the key in the key file ever may: an identity with the same name
- * and rights from a stored key, its successor, a token or a signature is another object. Where the configuration does not
- * say, it may as long as no other key could decide: an embedded service without any other live key and without tokens.
- * - Time: asked within the transaction of the decision.
+ * Whether a caller may decide on its own call. Only the key of the key file may: an identity with the same name and
+ * rights from a stored key, its successor, a token or a signature is another object. By default it may while no other
+ * key could decide: in an embedded service without other live keys and without tokens.
+ * - Time: checked within the transaction of the decision.
  */
 export function ownerApproval({ owner, exclusive, settings }: OwnerApprovalParts) {
   return async (by: Identity, queries: Queries): Promise<'owner' | undefined> => {

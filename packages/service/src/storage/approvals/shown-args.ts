@@ -1,33 +1,32 @@
 import { createHash } from 'node:crypto'
 import type { ApprovalNote, ApprovalView, Json, JsonObject } from '@gantry/contract'
 
-/** Bytes of JSON up to which arguments are shown whole without being asked for. */
+/** Arguments up to this size as JSON are not truncated. */
 const wholeBytes = 262_144
-/** Characters of a text that is shown in part, as many of these as leave room for everything else. */
+/** Lengths to truncate long texts to, tried in this order until the arguments fit. */
 const partLengths = [8_192, 1_024, 256] as const
-/** Of an argument that has too many members to show them all, as JSON. */
+/** Length of the JSON prefix of an argument with too many members. */
 const partOfMembers = 1_024
+/** Limit of the notes of one kind. */
 const mostNotes = 100
 const longestUrl = 8_192
 
-type Shown = Pick<ApprovalView, 'args' | 'truncated' | 'notes'>
+type Shown = Pick<ApprovalView, 'args' | 'truncated' | 'notes' | 'notesOmitted'>
 
 /**
- * Arguments for a person who decides on them. Where they are long and not all was asked for, the longest texts are cut
- * first, so that no padding hides a short one; then the arguments that have too many members. What is cut says how long
- * it is and its SHA-256.
+ * Arguments as approvers see them. Unless `full`, the longest texts are truncated first, so that padding cannot hide a
+ * short one, and then arguments with too many members. A truncated part names its size and SHA-256.
  */
 export function shownArgs(text: string, full: boolean): Shown {
-  const args = JSON.parse(text) as JsonObject
-  const notes = notesOf(args)
-  const told = notes.length === 0 ? {} : { notes }
-  if (full || Buffer.byteLength(text) <= wholeBytes) return { args, ...told }
+  const args: JsonObject = JSON.parse(text)
+  const noted = notesOf(args)
+  if (full || Buffer.byteLength(text) <= wholeBytes) return { args, ...noted }
   for (const length of partLengths) {
     const truncated: string[] = []
     const cut = cutTexts(args, '', length, truncated)
-    if (jsonBytes(cut) + jsonBytes(truncated) <= wholeBytes) return { args: cut, truncated, ...told }
+    if (jsonBytes(cut) + jsonBytes(truncated) <= wholeBytes) return { args: cut, truncated, ...noted }
   }
-  return { ...cutMembers(args), ...told }
+  return { ...cutMembers(args), ...noted }
 }
 
 function cutTexts(value: Json, path: string, length: number, truncated: string[]): Json {
@@ -43,22 +42,22 @@ function cutTexts(value: Json, path: string, length: number, truncated: string[]
   )
 }
 
-/** Each argument that is long by its members as the beginning of its JSON; those for which there is no room are left out. */
+/** Replaces arguments with too many members by a prefix of their JSON, and omits those beyond the limit. */
 function cutMembers(args: JsonObject): Required<Pick<Shown, 'args' | 'truncated'>> {
   const shown: [string, Json][] = []
   const truncated: string[] = []
-  let room = wholeBytes
+  let bytesLeft = wholeBytes
   let isWhole = true
   for (const [key, member] of Object.entries(args)) {
     const text = typeof member === 'string' ? member : JSON.stringify(member)
     const isCut = text.length > partOfMembers
     const entry: [string, Json] = [key, isCut ? part(text, partOfMembers) : member]
     const bytes = jsonBytes(entry) + (isCut ? jsonBytes(key) : 0)
-    if (bytes > room) {
+    if (bytes > bytesLeft) {
       isWhole = false
       continue
     }
-    room -= bytes
+    bytesLeft -= bytes
     shown.push(entry)
     if (isCut) truncated.push(`/${segment(key)}`)
   }
@@ -74,39 +73,86 @@ function jsonBytes(value: Json): number {
   return Buffer.byteLength(JSON.stringify(value))
 }
 
-/** Notes on every text of a value, keys included, as far as there is room for them. */
-function notesOf(value: Json): ApprovalNote[] {
-  const notes: ApprovalNote[] = []
+/**
+ * Notes on the texts of a value, keys included, up to a limit of each kind: URLs that lead elsewhere than they read come
+ * first, one for each host before a second for any, so that no number of other notes can displace one.
+ */
+function notesOf(value: Json): Pick<Shown, 'notes' | 'notesOmitted'> {
+  const hosts = new Set<string>()
+  const kinds = {
+    deceptive: [] as ApprovalNote[],
+    repeated: [] as ApprovalNote[],
+    invisible: [] as ApprovalNote[],
+    plain: [] as ApprovalNote[],
+  }
+  let omitted = 0
+  const add = (kind: keyof typeof kinds, note: () => ApprovalNote): void => {
+    if (kinds[kind].length < mostNotes) kinds[kind].push(note())
+    else omitted += 1
+  }
+  const addUrl = (text: string, path: string): void => {
+    if (plainUrl.test(text) && text.length <= longestUrl) {
+      add('plain', () => ({ kind: 'url', path, host: new URL(text).host, url: new URL(text).href }))
+      return
+    }
+    const note = urlNote(text, path)
+    if (note === undefined) return
+    if (isAsWritten(text, note)) {
+      add('plain', () => note)
+      return
+    }
+    add(hosts.has(note.host) ? 'repeated' : 'deceptive', () => note)
+    if (hosts.size < mostNotes) hosts.add(note.host)
+  }
   const look = (value: Json, path: string): void => {
-    if (notes.length >= mostNotes) return
-    if (typeof value === 'string') notes.push(...urlNotes(value, path), ...invisibleNotes(value, path))
-    else if (Array.isArray(value)) for (const [index, item] of value.entries()) look(item, `${path}/${index}`)
-    else if (typeof value === 'object' && value !== null) {
+    if (typeof value === 'string') {
+      addUrl(value, path)
+      for (const note of invisibleNotes(value, path)) add('invisible', () => note)
+    } else if (Array.isArray(value)) {
+      for (const [index, item] of value.entries()) look(item, `${path}/${index}`)
+    } else if (typeof value === 'object' && value !== null) {
       for (const [key, member] of Object.entries(value)) {
         const at = `${path}/${segment(key)}`
-        notes.push(...invisibleNotes(key, at))
+        for (const note of invisibleNotes(key, at)) add('invisible', () => note)
         look(member, at)
       }
     }
   }
   look(value, '')
-  return notes.slice(0, mostNotes)
+  const notes = [...kinds.deceptive, ...kinds.repeated, ...kinds.invisible, ...kinds.plain]
+  if (notes.length === 0) return {}
+  return { notes, ...(omitted === 0 ? {} : { notesOmitted: omitted }) }
 }
 
-/** A URL is what `URL` makes one of, which drops tabs, line breaks and leading blanks and reads backslashes as slashes. */
-function urlNotes(text: string, path: string): ApprovalNote[] {
-  if (text.length > longestUrl) return []
+type UrlNote = Extract<ApprovalNote, { kind: 'url' }>
+
+/** A URL whose host is plain to see, so that it need not be parsed: no userinfo, no numbers as host, no punycode. */
+const plainUrl = /^https?:\/\/(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)*[a-z]+(?::[1-9]\d{0,3})?(?:[/?#][\x21-\x5b\x5d-\x7e]*)?$/
+
+/** Detects URLs by the parser that dials them, which drops tabs and line breaks and reads backslashes as slashes. */
+function urlNote(text: string, path: string): UrlNote | undefined {
   const read = text.replace(/[\t\n\r]/g, '')
   const url = /^[\0-\x20]*(?:https?|wss?|ftp):|^[\0-\x20]*[a-z][a-z0-9+.-]{0,30}:\/\//i.test(read)
     ? URL.parse(text)
     : null
-  if (url === null || url.host === '') return []
+  if (url === null || url.host === '') return undefined
   const { username, password, host, href } = url
   const userinfo = password === '' ? username : `${username}:${password}`
-  return [{ kind: 'url', path, host, url: href, ...(userinfo === '' ? {} : { userinfo }) }]
+  return { kind: 'url', path, host, url: clip(href), ...(userinfo === '' ? {} : { userinfo: clip(userinfo) }) }
 }
 
-/** Controls but for line ends and tabs, and all that Unicode leaves without a shape: joiners, directions, odd spaces. */
+/** Whether a reader of the URL sees the host that is dialled. */
+function isAsWritten(text: string, { url, host, userinfo }: UrlNote): boolean {
+  const start = `${url.slice(0, url.indexOf(':'))}://${host}`
+  if (userinfo !== undefined || !text.toLowerCase().startsWith(start)) return false
+  return /^(?::\d*)?(?:[/?#]|$)/.test(text.slice(start.length, start.length + 8))
+}
+
+function clip(text: string): string {
+  return text.length <= longestUrl ? text : `${text.slice(0, longestUrl)}…`
+}
+
+/** Invisible characters: controls other than line ends and tabs, joiners, bidi marks and unusual spaces. */
 const invisible = /(?![\n\t]|\r\n)[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{DI}\p{Zl}\p{Zp}\u2800]|(?! )\p{Zs}/gu
 const mostKinds = 20
 

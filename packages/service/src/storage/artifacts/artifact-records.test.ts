@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { text } from 'node:stream/consumers'
 import { ToolError } from '@gantry/contract'
 import { addRows, someCall, someEnd, testOnDatabases } from '../calls.fixture.ts'
-import { artifactRecords, isArtifactsAway } from './artifact-records.ts'
+import { areArtifactsUnavailable, artifactRecords } from './artifact-records.ts'
 import type { ArtifactStore } from './artifact-store.ts'
 
 const { signal } = new AbortController()
@@ -11,7 +11,7 @@ const holder = { callId: 'c1', fence: 2 }
 const about = { tenant: 'acme', principal: 'ann', holder, name: 'notes.txt', mimeType: 'text/plain' }
 
 testOnDatabases({
-  'a file is found and read by its id, whole and in part': async ({ database, store }) => {
+  'an artifact is found by its id and read completely or by range': async ({ database, store }) => {
     const artifacts = artifactRecords(database, store)
     const kept = await artifacts.keep(Buffer.from('hello world'), about, options)
     assert.match(kept.id, /^art_[0-9a-f]{32}$/)
@@ -25,7 +25,7 @@ testOnDatabases({
     assert.deepEqual(rows, [{ call_id: 'c1', fence: 2, name: 'notes.txt', mime_type: 'text/plain', bytes: 11 }])
   },
 
-  'an id of another tenant, a made-up one and a hostile one are not found': async ({ database, store }) => {
+  'an id of another tenant, an unknown id and a hostile id are NOT_FOUND': async ({ database, store }) => {
     const artifacts = artifactRecords(database, store)
     const { id, digest } = await artifacts.keep(Buffer.from('hello'), about, options)
     await artifacts.find(id, 'acme')
@@ -54,7 +54,7 @@ testOnDatabases({
     await assert.rejects(artifacts.find(one.id, 'other'), { code: 'NOT_FOUND' })
   },
 
-  'arguments are removed of a call that was not admitted, or has ended, and not of one that may need them': async (
+  'the payload of a call is removed when the call was not admitted or has ended, and kept for a redrive': async (
     stores,
   ) => {
     const { database, store, files } = stores
@@ -101,7 +101,7 @@ testOnDatabases({
     }
   },
 
-  'names and types that came from a tool are made harmless': async ({ database, store }) => {
+  'names and MIME types from a tool are sanitized': async ({ database, store }) => {
     const artifacts = artifactRecords(database, store)
     const keep = async (name: string, mimeType: string): Promise<readonly string[]> => {
       const kept = await artifacts.keep(Buffer.from('x'), { ...about, name, mimeType }, options)
@@ -113,12 +113,12 @@ testOnDatabases({
     assert.deepEqual(await keep(`${'x'.repeat(300)}.png`, ''), [`${'x'.repeat(196)}.png`, 'application/octet-stream'])
   },
 
-  'there is no row for a file that could not be kept': async ({ database, store }) => {
+  'keep() writes no row for a file that the store refused': async ({ database, store }) => {
     const full = new ToolError('STORE_UNAVAILABLE', 'The disk is full.')
     const failing: ArtifactStore = { ...store, put: () => Promise.reject(full) }
     const kept = artifactRecords(database, failing).keep(Buffer.from('x'), about, options)
     const failure = await kept.catch((error: unknown) => error)
-    assert.ok(isArtifactsAway(failure))
+    assert.ok(areArtifactsUnavailable(failure))
     assert.equal(failure.message, 'The disk is full.')
     await assert.rejects(artifactRecords(database, store).keep(Buffer.alloc(1_001), about, options), {
       code: 'RESULT_TOO_LARGE',
@@ -126,22 +126,22 @@ testOnDatabases({
     assert.deepEqual(await database.query('select id from artifacts'), [])
   },
 
-  'a failure of the database is not one of the artifact store': async ({ database, owner, store }) => {
+  'a database error is not reported as an unavailable artifact store': async ({ database, owner, store }) => {
     await owner.query('alter table artifacts rename to elsewhere')
     const failure = await artifactRecords(database, store)
       .keep(Buffer.from('x'), about, options)
       .catch((error: unknown) => error)
     await owner.query('alter table elsewhere rename to artifacts')
     assert.ok(ToolError.is(failure))
-    assert.equal(isArtifactsAway(failure), false)
+    assert.equal(areArtifactsUnavailable(failure), false)
   },
 
-  'a file that was removed before its row was there is put again': async ({ database, store, files }) => {
+  'keep() puts a file again that was removed before its row was committed': async ({ database, store, files }) => {
     const late: ArtifactStore = {
       ...store,
       async put(content, put) {
         const file = await store.put(content, put)
-        // The last row of the same content goes in this very moment.
+        // Simulates a concurrent removal of the last other row of the same content.
         if (puts++ === 0) await store.remove(file.digest)
         return file
       },

@@ -8,54 +8,53 @@ import { type Reader, seenSql, seenValues, tenantOf } from '../reader.ts'
 import { removeUnnamed } from '../retention.ts'
 import type { ArtifactStore, ByteRange, PutOptions } from './artifact-store.ts'
 
-/** Whose a file is, and what it is called. */
+/** Owner and name of a file. */
 export interface ArtifactAbout {
   readonly tenant: string
-  /** The caller, whose quota it counts for. */
+  /** The caller, whose quota the file counts against. */
   readonly principal: string
-  /** The attempt that made it; fence 0 for what came with the call. */
+  /** The attempt that made it; fence 0 for the payload of the call. */
   readonly holder: Holder
   readonly name: string
   readonly mimeType: string
 }
 
 export interface StorageOptions {
-  /** Nothing is limited when absent. */
+  /** No limit when absent. */
   readonly quotas?: StoredQuotas
-  /** Hears of each file beyond a quota. */
+  /** Called for each file that a quota refuses. */
   readonly refused?: (refusal: Pick<ArtifactAbout, 'tenant' | 'principal'> & { readonly scope: Scope }) => void
 }
 
-/** An artifact that is being read. */
+/** An artifact with its content stream. */
 export interface OpenArtifact {
   readonly artifact: ArtifactRef
   readonly content: Readable
 }
 
 /**
- * Files of calls: content in the artifact store, and a row in the table `artifacts` that says whose it is. Every file has
- * a row, written once the file is there; a file whose last row goes, goes too.
- * - Tenants: an id of another tenant, or of a call that its reader does not see, is NOT_FOUND, like one that never was.
- * - Errors: the database's and the artifact store's; a STORE_UNAVAILABLE of `keep` that is the latter's has
- *   `details.artifacts`. A file that a row names and the store has lost is STORE_UNAVAILABLE, not to be tried again.
- *   LIMIT_EXCEEDED with `details.scope` when the tenant or the principal has no room for one more file. The quota is exact:
- *   it is checked with the row, however many files come at once; a file counts until its row goes, and the bytes of the
- *   same content count once.
+ * Files of calls: content in the artifact store, and a row in the table `artifacts` with its owner. The row is written
+ * after the file; removing the last row of a content removes the file.
+ * - Tenants: an id of another tenant, or of a call that its reader does not see, is NOT_FOUND, as an unknown id is.
+ * - Errors: the database's and the artifact store's; a STORE_UNAVAILABLE of `keep` from the latter has
+ *   `details.artifacts`. A file that a row names and the store has lost is STORE_UNAVAILABLE and not retryable.
+ *   LIMIT_EXCEEDED with `details.scope` when the quota of the tenant or the principal is used up. The quota is checked
+ *   with the insert of the row, so it is exact under concurrency; the bytes of the same content count once.
  */
 export interface Artifacts {
   /** Durable when it resolves. */
   keep(content: Uint8Array, about: ArtifactAbout, options: PutOptions): Promise<ArtifactRef>
   find(id: string, reader: Reader): Promise<ArtifactRef>
   open(id: string, reader: Reader, range: ByteRange | undefined, signal: AbortSignal): Promise<OpenArtifact>
-  /** A signed address of the content in its store, for a while; undefined when the store has none. */
+  /** A presigned URL of the content; undefined when the store has none. */
   locate(id: string, reader: Reader, expiresMs: number, signal: AbortSignal): Promise<string | undefined>
-  /** A whole file by its digest, for those who have it from a row of their own. */
+  /** A complete file by its digest, for callers that have the digest from a row of their own. */
   content(digest: string, signal: AbortSignal): Promise<Readable>
-  /** Removes the arguments of a call that was not admitted; those of one that was stay. */
+  /** Removes the payload of a call that was not admitted; does nothing for an admitted call. */
   withdraw(callId: string): Promise<void>
   /**
-   * Removes the arguments of a call that has ended and needs them no more. Those of a call without a recorded outcome, and
-   * of one among the dead letters, stay.
+   * Removes the payload of an ended call that no longer needs it. Does nothing for a call without a recorded outcome,
+   * or with a dead letter.
    */
   spend(callId: string): Promise<void>
 }
@@ -97,8 +96,8 @@ export function artifactRecords(
         refused({ tenant, principal, scope })
         return overQuota(scope, quota)
       }
-      // Before the content is written: a caller without room must not fill the store with what is refused then. Content
-      // that counts already needs no room, which only its digest can tell.
+      // Before the content is written, so that a caller over its quota cannot fill the store with refused files.
+      // Content that is already counted needs no quota, which only its digest shows.
       const full = (await fullFor('')) && (await fullFor(await digestOf(content)))
       if (full !== undefined) throw refuse(full)
       const { digest, bytes } = await ofStore(store.put(content, options))
@@ -112,8 +111,8 @@ export function artifactRecords(
         await database.transaction((queries) => removeUnnamed(queries, store, [digest]))
         throw refuse(scope)
       }
-      // Another call's last row of the same content may have gone in between, and the file with it. Now that there is a
-      // row again, nobody will remove the file.
+      // The last other row of the same content may have been removed in between, with the file. Now that there is a row
+      // again, the file is not removed.
       if (!(await ofStore(store.has(digest, options.signal)))) await ofStore(store.put(content, options))
       return { id, name, mimeType, bytes, digest }
     },
@@ -134,7 +133,7 @@ export function artifactRecords(
 
 type Scope = 'tenant' | 'principal'
 
-/** Off the main thread, because files may be large. */
+/** Computed off the main thread, because files can be large. */
 async function digestOf(content: Uint8Array): Promise<string> {
   const digest = await crypto.subtle.digest('SHA-256', content as Uint8Array<ArrayBuffer>)
   return `sha256:${Buffer.from(digest).toString('hex')}`
@@ -153,15 +152,15 @@ function overQuota(scope: Scope, quotas: ReturnType<StoredQuotas>): ToolError {
   return new ToolError('LIMIT_EXCEEDED', message, { effect: 'none', stage: 'record', details: { scope, bytes, files } })
 }
 
-/** Whether the quota of an owner of files is what refused one. */
+/** Whether the error is a refusal by a quota. */
 export function isOverQuota(error: unknown): error is ToolError {
   return ToolError.is(error) && error.code === 'LIMIT_EXCEEDED' && error.details?.scope !== undefined
 }
 
 type FoundRow = { name: string; mime_type: string; bytes: number; digest: string }
 
-/** Whether the artifact store is what failed, rather than the database. */
-export function isArtifactsAway(error: unknown): error is ToolError {
+/** Whether the artifact store failed, not the database. */
+export function areArtifactsUnavailable(error: unknown): error is ToolError {
   return ToolError.is(error) && error.code === 'STORE_UNAVAILABLE' && error.details?.artifacts !== undefined
 }
 
@@ -179,7 +178,7 @@ function isAbsent(error: unknown): boolean {
   return ToolError.is(error) && error.code === 'NOT_FOUND'
 }
 
-/** A row names a file that is not there: the store has lost it, and no repeat brings it back. */
+/** The error for a row whose file the store has lost; a retry cannot succeed. */
 function missing(cause: unknown): ToolError {
   return new ToolError('STORE_UNAVAILABLE', 'The file is no longer in the artifact store.', { cause, retryable: false })
 }
@@ -190,7 +189,7 @@ function isId(id: string): boolean {
 
 const longestName = 200
 
-/** A name that came from a tool, without what could do harm where it is shown or stored. */
+/** A file name from a tool, without characters that are unsafe where it is displayed or stored. */
 function plainName(name: string): string {
   return (
     name
@@ -200,13 +199,13 @@ function plainName(name: string): string {
   )
 }
 
-/** A media type that came from a tool, without its parameters; what does not look like one is bytes. */
+/** A media type from a tool, without its parameters; application/octet-stream when it is invalid. */
 function plainType(type: string): string {
   const plain = (type.split(';', 1)[0] ?? '').trim().toLowerCase()
   return /^[a-z0-9][\w.+-]{0,63}\/[a-z0-9][\w.+-]{0,127}$/.test(plain) ? plain : 'application/octet-stream'
 }
 
-/** Retention takes the lock of the digest, alone, while it looks for rows that name it and removes the file. */
+/** Takes a shared lock on the digest; retention locks it exclusively while it checks for rows and removes the file. */
 const addSql = `
   select store_artifact(
     $1::text, $2::text, $3::text, $4::text, $5::integer, $6::text, $7::text, $8::bigint, $9::text,
@@ -238,8 +237,8 @@ const withdrawSql = `
   returning a.digest`
 
 /**
- * A call that was redriven has no row for its arguments, which belong to the first one. Another file of fence 0 is what an
- * approver was shown.
+ * A redriven call has no row for its payload, which belongs to the first call. The other file of fence 0 is the one
+ * that approvers see.
  */
 const spendSql = `
   with spent as (

@@ -1,62 +1,62 @@
 import type { Readable } from 'node:stream'
 
-/** A file that is there. */
+/** A stored file. */
 export interface StoredFile {
   /** `sha256:` and 64 hex digits of the content. */
   readonly digest: string
   readonly bytes: number
 }
 
-/** Bytes from `start` on, up to but without `end`; what is beyond the content is left out. */
+/** Bytes from `start`, up to and excluding `end`, cut at the end of the content. */
 export interface ByteRange {
   readonly start: number
   readonly end: number
 }
 
 /**
- * Keeps bytes by what they are: the digest is the name, so that the same content is kept once and nothing is replaced.
- * It knows no tenants; who may read which digest is decided by the rows that name it.
+ * A content-addressed store: the digest is the name, so the same content is stored once and never replaced.
+ * It knows no tenants; the rows that name a digest decide who may read it.
  * - Concurrency: any number of writers and readers, in any number of processes.
- * - Errors: STORE_UNAVAILABLE when the store cannot be reached, is full or holds other bytes than the digest says;
- *   NOT_FOUND for a digest that is not there, or is none. What is found out while a stream is read destroys it.
- * - Cancellation: `signal` ends a put, which leaves nothing behind, or a read, with its reason.
- * - Ownership: whoever asked for a stream reads it to its end or destroys it.
+ * - Errors: STORE_UNAVAILABLE when the store is unreachable or full, or the content does not match its digest;
+ *   NOT_FOUND for an unknown or invalid digest. An error during a read destroys the stream.
+ * - Cancellation: `signal` aborts a put, which leaves no file, or a read, with its reason.
+ * - Ownership: the caller reads a stream to its end or destroys it.
  */
 export interface ArtifactStore {
   readonly kind: string
   /** Durable when it resolves; refuses more than `maxBytes` with RESULT_TOO_LARGE. */
   put(content: Content, options: PutOptions): Promise<StoredFile>
-  /** Whether the content is there. */
+  /** Whether the content is stored. */
   has(digest: string, signal: AbortSignal): Promise<boolean>
   /**
-   * A part of the content, or all of it. A whole read checks the digest, and holds the last piece back until it has: wrong
-   * bytes never look complete.
+   * The content, or a range of it. A complete read checks the digest and withholds the last chunk until it matches, so
+   * that corrupted content never looks complete.
    */
   read(digest: string, range: ByteRange | undefined, signal: AbortSignal): Promise<Readable>
-  /** Removes content that no row names any more; removing what is not there is harmless. */
+  /** Removes content that no row names; does nothing when it is missing. */
   remove(digest: string): Promise<void>
-  /** The digests of what was last put longer ago than this; for a store that can tell. */
+  /** The digests of content last put longer ago than this; optional. */
   list?(olderThanMs: number): AsyncIterable<string>
   /**
-   * A URL by which whoever has it can download this one file for a while, past us; for a store that others can reach. It
-   * allows nothing else: one method, one object, five minutes at most. What is there is not looked at, so ask for files
-   * that a row names; undefined when this file has to be read through us. NOT_FOUND for what is no digest.
+   * A URL by which a client can download this file directly; for a store that clients can reach. It allows one method
+   * on one object for at most five minutes. Existence is not checked, so use it for files that a row names. Undefined
+   * when the file must be read through the service. NOT_FOUND for an invalid digest.
    */
   presign?(digest: string, download: Download): Promise<string | undefined>
 }
 
-/** How a file is to be downloaded. */
+/** Options of a download. */
 export interface Download {
-  /** Proposed to whoever saves it; a browser is told to save it, not to show it. */
+  /** Proposed as the file's name; the response makes a browser save it, not show it. */
   readonly name: string
-  /** Told to the browser unless it could be made to run something by it. */
+  /** Sent as the content type unless a browser could run it. */
   readonly mimeType: string
-  /** At most five minutes, whatever is said here. */
+  /** Capped at five minutes. */
   readonly expiresMs: number
   readonly signal: AbortSignal
 }
 
-/** What is to be kept. */
+/** Content to store. */
 export type Content = AsyncIterable<Uint8Array> | Uint8Array
 
 export interface PutOptions {

@@ -6,6 +6,7 @@ import { artifactRecords } from './artifact-records.ts'
 import { callerArtifacts } from './caller-artifacts.ts'
 
 const { signal } = new AbortController()
+const someFile = { name: 'a', mimeType: 'text/plain', content: Buffer.from('x') }
 const ada: Identity = { principal: 'ada', tenant: 'acme', permissions: [] }
 
 function setUp({ database, store }: Stores) {
@@ -27,13 +28,9 @@ const suite = Object.entries(testArtifacts).map(
 testOnDatabases({
   ...Object.fromEntries(suite),
 
-  'who is bound to some tools sees files of their calls alone': async (stores) => {
+  'a principal limited to some tools sees only artifacts of calls of these tools': async (stores) => {
     const { artifacts, maker } = setUp(stores)
-    const { id } = await artifacts.put(
-      { name: 'a', mimeType: 'text/plain', content: Buffer.from('x') },
-      await maker(ada),
-      signal,
-    )
+    const { id } = await artifacts.put(someFile, await maker(ada), signal)
     const bound = { ...ada, tools: ['other:*'] }
     await assert.rejects(artifacts.info(id, bound, signal), { code: 'NOT_FOUND' })
     assert.deepEqual((await artifacts.list({ limit: 5 }, bound, signal)).items, [])
@@ -41,7 +38,7 @@ testOnDatabases({
     assert.equal((await artifacts.list({ limit: 5 }, { ...ada, tools: ['math:*'] }, signal)).items.length, 1)
   },
 
-  'what holds the arguments or the outcome of a call cannot be removed, and arguments are not listed': async (
+  'artifacts with the payload or the outcome of a call cannot be removed, and payloads are not listed': async (
     stores,
   ) => {
     const { artifacts, maker } = setUp(stores)
@@ -64,13 +61,9 @@ testOnDatabases({
     assert.equal(await stores.files(), 2)
   },
 
-  'the last row of a content takes the file with it': async (stores) => {
+  'removing the last artifact of a content removes its file': async (stores) => {
     const { artifacts, maker } = setUp(stores)
-    const { id } = await artifacts.put(
-      { name: 'a', mimeType: 'text/plain', content: Buffer.from('x') },
-      await maker(ada),
-      signal,
-    )
+    const { id } = await artifacts.put(someFile, await maker(ada), signal)
     assert.equal(await stores.files(), 1)
     await artifacts.remove(id, ada, signal)
     assert.equal(await stores.files(), 0)

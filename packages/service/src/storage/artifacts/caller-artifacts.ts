@@ -2,7 +2,7 @@ import { buffer } from 'node:stream/consumers'
 import { type Identity, ToolError } from '@gantry/contract'
 import type { ArtifactInfo, Artifacts as CallerArtifacts } from '@gantry/core'
 import type { Database } from '../databases/database.ts'
-import { readCursor, writeCursor } from '../page-cursor.ts'
+import { cursorTime, pageOf, readCursor } from '../page-cursor.ts'
 import { seenSql, seenValues } from '../reader.ts'
 import { removeUnnamed } from '../retention.ts'
 import type { Artifacts } from './artifact-records.ts'
@@ -12,11 +12,11 @@ export interface CallerArtifactsPorts {
   readonly database: Database
   readonly store: ArtifactStore
   readonly artifacts: Artifacts
-  /** Of one file; asked each time. */
+  /** Size limit of one file, read at each put. */
   readonly maxBytes: () => number
 }
 
-/** The files of calls as tools see them: each caller those of his tenant, of calls that are there for him. */
+/** Artifacts as tools see them: those of the caller's tenant, of calls that are visible to the caller. */
 export function callerArtifacts({ database, store, artifacts, maxBytes }: CallerArtifactsPorts): CallerArtifacts {
   const find = async (id: string, reader: Identity): Promise<FoundRow | undefined> => {
     if (!/^art_[0-9a-f]{32}$/.test(id)) return undefined
@@ -31,7 +31,7 @@ export function callerArtifacts({ database, store, artifacts, maxBytes }: Caller
     return infoOf(row)
   }
   return {
-    // A file of a call inside a chain or a program belongs to the whole, which alone has a row and a retention.
+    // A file of an inner call belongs to the outer chain or program, which alone has a row and a retention.
     put: ({ content, ...about }, { identity, callId: id, fence = 1 }, signal) =>
       artifacts.keep(
         content,
@@ -54,15 +54,16 @@ export function callerArtifacts({ database, store, artifacts, maxBytes }: Caller
       if (prefix.includes('\0') || !prefix.isWellFormed()) return { items: [] }
       const values = [reader.tenant, at, id, limit + 1, prefix, ...seenValues(reader)]
       const rows = await database.asTenant(reader.tenant).query<FoundRow & { place: string }>(listSql, values)
-      const items = rows.slice(0, limit)
-      const last = items.at(-1)
-      if (rows.length <= limit || last === undefined) return { items: items.map(infoOf) }
-      return { items: items.map(infoOf), cursor: writeCursor({ at: last.place, id: last.id }) }
+      return pageOf(rows, limit, { itemOf: infoOf, idOf: (row) => row.id })
     },
     async remove(id, reader) {
       const row = await find(id, reader)
       if (row === undefined) return false
-      if (!row.own) throw new ToolError('DENIED', 'Only who made a file may remove it, and not what a call needs.')
+      if (!row.own)
+        throw new ToolError(
+          'DENIED',
+          'Only the principal that stored a file may remove it, and not while a call needs it.',
+        )
       return database.transaction(async (queries) => {
         const gone = await queries.query<{ digest: string }>(removeSql, [id, reader.tenant])
         await removeUnnamed(
@@ -90,12 +91,12 @@ function infoOf({ id, name, mime_type: mimeType, bytes, digest, created_at: crea
   return { id, name, mimeType, bytes, digest, createdAt: createdAt.toISOString() }
 }
 
-/** Of calls that are there for who asks. */
+/** Condition on calls that are visible to the reader. */
 const seen = (beginnings: string, principal: string): string => `(${beginnings}::text is null or exists (
     select from calls c where c.call_id = a.call_id and c.tenant = a.tenant and ${seenSql(beginnings, principal)}
   ))`
 
-/** What holds the arguments of a call has the fence 0, and what holds an outcome is named by its row: both stay. */
+/** `own` excludes payloads, which have fence 0, and outcomes, which a result names: neither can be removed. */
 const findSql = `
   select id, name, mime_type, bytes, digest, created_at,
     fence > 0
@@ -106,7 +107,7 @@ const findSql = `
 
 const listSql = `
   select id, name, mime_type, bytes, digest, created_at,
-    to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as place
+    ${cursorTime('created_at')} as place
   from artifacts a
   where tenant = $1 and fence > 0 and (created_at, id) < ($2::timestamptz, $3::text)
     and starts_with(name, $5::text) and ${seen('$6', '$7')}

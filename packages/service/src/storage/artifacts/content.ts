@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { ToolError } from '@gantry/contract'
+import { onAbort, unlessAborted } from '@gantry/core/internal/resilience/abort'
 import type { Content } from './artifact-store.ts'
 
-/** The pieces of content, until the signal aborts, whether their source notices or not; then its reason is thrown. */
+/** The chunks of content. Throws the reason of the signal when it aborts, also when the source ignores it. */
 export async function* piecesOf(content: Content, signal: AbortSignal): AsyncGenerator<Uint8Array, void> {
   if (content instanceof Uint8Array) return yield content
   const source = content[Symbol.asyncIterator]()
@@ -16,28 +17,19 @@ export async function* piecesOf(content: Content, signal: AbortSignal): AsyncGen
       yield value
     }
   } finally {
-    // A source that hangs would never say that it has ended, so nobody waits for that.
+    // Not awaited, because a source that hangs would never end.
     if (!ended) source.return?.().catch(() => undefined)
   }
 }
 
-function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const stop = (): void => reject(signal.reason)
-    signal.addEventListener('abort', stop, { once: true })
-    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop))
-    if (signal.aborted) stop()
-  })
-}
-
 const pattern = /^sha256:([0-9a-f]{64})$/
 
-/** The hex digits of a digest that came from anywhere; undefined when it is none, so that nothing else becomes a name. */
+/** The hex digits of an untrusted digest; undefined when it is invalid, so that nothing else becomes a file name. */
 export function digitsOf(digest: string): string | undefined {
   return pattern.exec(digest)?.[1]
 }
 
-/** Finds the digest of content that comes in pieces. */
+/** Computes the digest of streamed content. */
 export function createDigest(): { add(piece: Uint8Array): void; end(): string } {
   const hash = createHash('sha256')
   return {
@@ -47,16 +39,16 @@ export function createDigest(): { add(piece: Uint8Array): void; end(): string } 
 }
 
 export function notThere(digest: string, cause?: unknown): ToolError {
-  const named = digitsOf(digest) === undefined ? 'that was named by what is no digest' : digest
+  const named = digitsOf(digest) === undefined ? 'with an invalid digest' : digest
   return new ToolError('NOT_FOUND', `The artifact store has no file ${named}.`, { cause })
 }
 
 export function corrupted(digest: string): ToolError {
-  const message = `The file ${digest} in the artifact store holds other bytes than its digest says; restore it.`
+  const message = `The file ${digest} in the artifact store is corrupted: its bytes do not match its digest; restore it.`
   return new ToolError('STORE_UNAVAILABLE', message, { retryable: false })
 }
 
-/** Sees every piece of content, and throws when they are not what they should be. */
+/** Checks every chunk of content, and throws when the content is wrong. */
 export interface ContentCheck {
   add(piece: Uint8Array): void
   end(): void
@@ -66,17 +58,16 @@ export interface CheckedStreamOptions {
   /** Destroys the stream with its reason. */
   readonly signal: AbortSignal
   readonly check?: ContentCheck
-  /** Lets go of what the pieces come from; called once, however the stream ends. */
+  /** Closes the source; called once, however the stream ends. */
   close(): Promise<void>
 }
 
-/** Pieces as a stream, which owns their source from here on; the last one comes only once all of them passed the check. */
+/** Makes a stream of chunks, which owns their source. The last chunk is sent only after the check has passed. */
 export function checkedStream(
   source: AsyncIterable<Uint8Array>,
   { signal, check, close }: CheckedStreamOptions,
 ): Readable {
   const pieces = checked(source, check)
-  const stop = (): void => void stream.destroy(signal.reason)
   const stream = new Readable({
     read() {
       pieces.next().then(
@@ -85,15 +76,16 @@ export function checkedStream(
       )
     },
     destroy(error, callback) {
-      signal.removeEventListener('abort', stop)
       const closed = (): void => callback(error)
       close().then(closed, closed)
     },
   })
-  // One that nobody listens to must not end the process; whoever reads it hears of the error all the same.
+  // Without a listener an error would crash the process; readers still get the error.
   stream.on('error', () => undefined)
-  signal.addEventListener('abort', stop, { once: true })
-  if (signal.aborted) stop()
+  stream.once(
+    'close',
+    onAbort(signal, () => void stream.destroy(signal.reason)),
+  )
   return stream
 }
 
@@ -110,16 +102,16 @@ async function* checked(pieces: AsyncIterable<Uint8Array>, check: ContentCheck |
 
 const longestName = 150
 
-/** Types that a browser cannot run anything of, wherever it meets them. */
+/** Media types without active content in a browser. */
 const passive =
   /^(?:image\/(?:avif|gif|jpeg|png|webp)|(?:audio|video)\/[a-z0-9.+-]{1,64}|text\/(?:csv|plain)|application\/(?:gzip|json|pdf|zip))$/
 
-/** The type to answer a download with where no other header keeps a browser from showing it. */
+/** The content type of a download that is safe even if a browser displays it. */
 export function passiveType(mimeType: string): string {
   return passive.test(mimeType) ? mimeType : 'application/octet-stream'
 }
 
-/** `Content-Disposition` of a file that a tool has named: it may end no header, leave no folder, and is not shown. */
+/** `Content-Disposition` for a name from a tool: it cannot end the header or leave a folder, and forces a download. */
 export function attachment(name: string): string {
   const plain = name.replace(/[^\x20-\x7e]|["\\/%]/g, '_').replace(/^\.+/, '_')
   const whole = name

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { writeFile } from 'node:fs/promises'
 import { buffer } from 'node:stream/consumers'
 import { type TestContext, test } from 'node:test'
 import type { ProxiedLink } from '../../../../../scripts/engines/toxiproxy.ts'
 import { testArtifactStore } from '../../conformance/artifact-store.ts'
 import type { ArtifactStore } from './artifact-store.ts'
 import { type SpooledArtifacts, spooledArtifacts } from './fallback.ts'
+import { filesIn, newFolder } from './files.fixture.ts'
 import { folderArtifacts } from './folder.ts'
 import { type OwnPlace, ownPlace, piecesOf, toxiproxy } from './s3/server.fixture.ts'
 import { s3Artifacts } from './s3.ts'
@@ -16,18 +15,6 @@ import { s3Artifacts } from './s3.ts'
 const { signal } = new AbortController()
 const options = { maxBytes: 50_000_000, signal }
 const limits = { fileBytes: 1_000_000, files: 5 }
-
-async function newFolder(t: TestContext): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'gantry-spool-'))
-  t.after(() => rm(folder, { recursive: true, force: true }))
-  return folder
-}
-
-/** The files that wait in a folder. */
-async function filesIn(folder: string): Promise<string[]> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
-  return entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => join(parentPath, name))
-}
 
 interface Linked {
   readonly place: OwnPlace
@@ -37,7 +24,7 @@ interface Linked {
   readonly store: SpooledArtifacts
 }
 
-/** A store with its spool behind a link that can be made bad. */
+/** An S3 store with its spool, behind a proxy that can fail. */
 async function linked(t: TestContext, timeoutMs = 1_000): Promise<Linked> {
   const [place, proxies] = [await ownPlace(t), await toxiproxy(t)]
   const link = await proxies.proxy(`127.0.0.1:${place.server.port}`)
@@ -62,7 +49,7 @@ testArtifactStore('spooled', async (t) => {
   }
 })
 
-test('S3 cut off, refusing, resetting: a put fails cleanly, leaves nothing, and works again when it heals', async (t) => {
+test('a put over a cut, refused or reset connection is STORE_UNAVAILABLE, leaves no object, and works after recovery', async (t) => {
   const { place, link, s3 } = await linked(t)
   const content = randomBytes(100_000)
   const { digest } = await s3.put(content, options)
@@ -78,7 +65,7 @@ test('S3 cut off, refusing, resetting: a put fails cleanly, leaves nothing, and 
   assert.equal(await place.count(), 1)
 })
 
-test('a link that breaks while a large file is sent leaves no object', async (t) => {
+test('a connection that breaks during a large upload leaves no object', async (t) => {
   const { place, link, s3 } = await linked(t, 3_000)
   const content = randomBytes(20_000_000)
   await link.slow(8_000)
@@ -96,7 +83,7 @@ test('a link that breaks while a large file is sent leaves no object', async (t)
   assert.deepEqual(await whole(s3, digest), content)
 })
 
-test('a slow link with delays is slow and right', async (t) => {
+test('put and read are correct over a slow connection with latency', async (t) => {
   const { link, s3 } = await linked(t, 20_000)
   await link.latency(20, 10)
   await link.slow(2_000)
@@ -105,7 +92,7 @@ test('a slow link with delays is slow and right', async (t) => {
   assert.deepEqual(await whole(s3, digest), content)
 })
 
-test('while S3 is away files wait here, are read here, and are brought there when it is back', async (t) => {
+test('while S3 is unavailable, files are spooled and read locally, and drain() moves them to S3 after recovery', async (t) => {
   const { place, link, s3, folder, store } = await linked(t)
   await link.cut()
   const contents = [randomBytes(10), randomBytes(1_000_000), Buffer.alloc(0)]
@@ -131,25 +118,25 @@ test('while S3 is away files wait here, are read here, and are brought there whe
   assert.deepEqual(await later.drain(signal), { files: 0, damaged: 0 })
 })
 
-test('the spool takes so many files and none too large; then the put fails as the store’s did', async (t) => {
+test('the spool limits number and size of files, and a put beyond that fails with the error of the store', async (t) => {
   const { link, folder, store } = await linked(t)
   await link.refuse()
-  const isAway = { code: 'STORE_UNAVAILABLE', message: /S3 bucket/ }
-  await assert.rejects(store.put(randomBytes(1_000_001), options), isAway)
-  await assert.rejects(store.put(piecesOf(randomBytes(1_000_001), 1_000), options), isAway)
+  const s3Unavailable = { code: 'STORE_UNAVAILABLE', message: /S3 bucket/ }
+  await assert.rejects(store.put(randomBytes(1_000_001), options), s3Unavailable)
+  await assert.rejects(store.put(piecesOf(randomBytes(1_000_001), 1_000), options), s3Unavailable)
   const puts = await Promise.allSettled(Array.from({ length: 9 }, () => store.put(randomBytes(100), options)))
   const kept = puts.filter(({ status }) => status === 'fulfilled').length
   assert.equal(kept, (await filesIn(folder)).length)
   assert.ok(kept <= 5, `${kept} files were kept`)
   for (let more = kept; more < 5; more += 1) await store.put(randomBytes(100), options)
-  await assert.rejects(store.put(randomBytes(100), options), isAway)
+  await assert.rejects(store.put(randomBytes(100), options), s3Unavailable)
   await link.heal()
   assert.deepEqual(await store.drain(signal), { files: 5, damaged: 0 })
   await link.refuse()
   assert.equal((await store.put(randomBytes(100), options)).bytes, 100)
 })
 
-test('a file that was damaged here stays here, and those beside it are brought', async (t) => {
+test('drain() leaves a damaged file in the spool and moves the others', async (t) => {
   const { place, link, folder, store } = await linked(t)
   await link.refuse()
   for (const bytes of [10, 20]) await store.put(randomBytes(bytes), options)
@@ -160,7 +147,7 @@ test('a file that was damaged here stays here, and those beside it are brought',
   assert.deepEqual([await filesIn(folder), await place.count()], [[first], 1])
 })
 
-test('what two drain at once arrives once, and what was removed meanwhile does not wait', async (t) => {
+test('concurrent drains move each file once, and a removed file is not moved', async (t) => {
   const { place, link, folder, store, s3 } = await linked(t)
   await link.refuse()
   const digests: string[] = []

@@ -7,45 +7,46 @@ import { piecesOf } from './content.ts'
 import { folderArtifacts } from './folder.ts'
 
 export interface SpoolLimits {
-  /** Larger files do not wait here; putting them fails when the store is away. They are held in memory while they are put. */
+  /** Files up to this size are buffered in memory and spooled; larger puts fail while the store is unavailable. */
   readonly fileBytes: number
-  /** How many files wait here at most. */
+  /** Limit of files in the spool. */
   readonly files: number
 }
 
-/** What a drain did. */
+/** The result of a drain. */
 export interface Drained {
   readonly files: number
-  /** Files that are damaged here and stay, for a person to look at. */
+  /** Corrupted files, which stay in the spool for an operator to inspect. */
   readonly damaged: number
 }
 
-/** A store with a waiting room. */
+/** An artifact store with a spool. */
 export interface SpooledArtifacts extends ArtifactStore {
   /**
-   * Brings what waits to the store, and removes here only what is there then. Rejects with the store's error when it is
-   * away, and with the signal's reason; what was not brought waits on. Harmless when repeated, or done by two at once.
+   * Moves spooled files to the store; each is removed from the spool only once the store has it. Rejects with the
+   * store's error while it is unavailable, and with the signal's reason; the other files stay. Can be repeated or
+   * concurrent.
    */
   drain(signal: AbortSignal): Promise<Drained>
 }
 
-/** For so long after a failure nobody waits for the store to fail again. */
+/** How long after a failure files are spooled without trying the store. */
 const restMs = 5_000
 
 /**
- * A store that may be away: what is put meanwhile, and is not too large, waits in a folder of this machine until `drain`.
- * It is durable there, but on this machine only: until it was drained, other machines find no such file. What is in the
- * folder when the process starts is what the last one left.
- * - Errors: when the folder is full or the file too large for it, the store's own.
+ * Spools files in a folder of this machine while the store is unavailable, until `drain`. Spooled files are durable,
+ * but other machines cannot read them before they are drained. Files in the folder at the start are those of the last
+ * process.
+ * - Errors: the store's own, when the spool is full or the file is too large for it.
  */
 export function spooledArtifacts(store: ArtifactStore, folder: string, limits: SpoolLimits): SpooledArtifacts {
   const local = folderArtifacts({ folder })
-  let away: { readonly until: number; readonly fault: unknown } | undefined
+  let unavailable: { readonly until: number; readonly fault: unknown } | undefined
   let keeping = 0
 
   const keepHere = async (content: Uint8Array, options: PutOptions, fault: unknown): Promise<StoredFile> => {
     keeping += 1
-    // Read before the files are counted: a put that ends meanwhile is then in one of the two numbers at least.
+    // Read before the files are counted, so that a put that ends in between is counted at least once.
     const underWay = keeping
     try {
       if ((await countWaiting(local)) + underWay > limits.files) throw fault
@@ -59,12 +60,13 @@ export function spooledArtifacts(store: ArtifactStore, folder: string, limits: S
     async put(content, options) {
       const taken = await take(content, Math.min(limits.fileBytes, options.maxBytes), options.signal)
       if (!(taken instanceof Uint8Array) || taken.length > limits.fileBytes) return store.put(taken, options)
-      if (away !== undefined && performance.now() < away.until) return keepHere(taken, options, away.fault)
+      if (unavailable !== undefined && performance.now() < unavailable.until)
+        return keepHere(taken, options, unavailable.fault)
       try {
         return await store.put(taken, options)
       } catch (fault) {
         if (codeOf(fault) !== 'STORE_UNAVAILABLE') throw fault
-        away = { until: performance.now() + restMs, fault }
+        unavailable = { until: performance.now() + restMs, fault }
         return keepHere(taken, options, fault)
       }
     },
@@ -90,13 +92,13 @@ export function spooledArtifacts(store: ArtifactStore, folder: string, limits: S
         const how = await bring(digest, local, store, signal)
         if (how !== 'gone') drained[how] += 1
       }
-      away = undefined
+      unavailable = undefined
       return drained
     },
   }
 }
 
-/** All of the content when it is not more than so many bytes; else the same content, from its beginning. */
+/** Buffers content up to a size; returns larger content as a stream from its beginning. */
 async function take(content: Content, bytes: number, signal: AbortSignal): Promise<Content> {
   if (content instanceof Uint8Array) return content
   const rest = piecesOf(content, signal)
@@ -119,7 +121,7 @@ async function* joined(taken: readonly Uint8Array[], rest: AsyncGenerator<Uint8A
   }
 }
 
-/** Its files are small, and read whole first, so that a damaged one is told from a store that is away. */
+/** Reads a spooled file completely first, so that a corrupted file is not mistaken for an unavailable store. */
 async function bring(
   digest: string,
   from: ArtifactStore,
@@ -137,13 +139,13 @@ async function bring(
   })
   if (content === undefined) return 'damaged'
   await to.put(content, { maxBytes: content.length, signal })
-  if (!(await to.has(digest, signal))) throw notBrought(digest)
+  if (!(await to.has(digest, signal))) throw notCopied(digest)
   await from.remove(digest)
   return 'files'
 }
 
-function notBrought(digest: string): ToolError {
-  return new ToolError('STORE_UNAVAILABLE', `The artifact store took the file ${digest} and does not have it.`)
+function notCopied(digest: string): ToolError {
+  return new ToolError('STORE_UNAVAILABLE', `The artifact store accepted the file ${digest} but does not have it.`)
 }
 
 function waiting(local: ArtifactStore): AsyncIterable<string> {
@@ -160,18 +162,18 @@ function codeOf(error: unknown): string | undefined {
   return ToolError.is(error) ? error.code : undefined
 }
 
-/** The configured artifact store; one behind a network brings the spool for when it is unavailable. */
+/** The configured artifact store; a remote one has a spool. */
 export type ArtifactFiles = ArtifactStore & Partial<Pick<SpooledArtifacts, 'drain'>>
 
-/** What a probe writes; the job that removes files without a row removes it again. */
+/** The content that a probe writes; the job for unreferenced files removes it. */
 const probeContent = Buffer.alloc(4_096, 'gantry')
 
-/** Resolves when the artifact store takes a write. */
+/** Resolves when the artifact store accepts a write. */
 export async function probeFiles(files: ArtifactFiles, signal: AbortSignal): Promise<void> {
   await files.put(probeContent, { maxBytes: probeContent.length, signal })
 }
 
-/** The artifact store, which emits after each write whether the dependency worked. */
+/** The artifact store, with the success or failure of each write emitted on the bus. */
 export function reportingFiles(files: ArtifactFiles, bus: Bus): ArtifactFiles {
   const writing = { dependency: 'artifacts', operation: 'put' } as const
   return {

@@ -2,28 +2,16 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtemp, open, readdir, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { open, readdir, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
-import { type TestContext, test } from 'node:test'
+import { test } from 'node:test'
 import { testArtifactStore } from '../../conformance/artifact-store.ts'
+import { filesIn, newFolder } from './files.fixture.ts'
 import { draftName, folderArtifacts } from './folder.ts'
 
 const { signal } = new AbortController()
 const options = { maxBytes: 1_048_576, signal }
-
-async function newFolder(t: TestContext): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'gantry-artifacts-'))
-  t.after(() => rm(folder, { recursive: true, force: true }))
-  return folder
-}
-
-/** The files of a store, relative to its folder. */
-async function filesIn(folder: string): Promise<string[]> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
-  return entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => join(parentPath, name))
-}
 
 function pathOf(folder: string, digest: string): string {
   const digits = digest.slice('sha256:'.length)
@@ -44,7 +32,7 @@ testArtifactStore('folder', async (t) => {
   }
 })
 
-test('files and folders are for their owner alone', async (t) => {
+test('files have mode 0600 and folders mode 0700', async (t) => {
   const folder = join(await newFolder(t), 'new/artifacts')
   const { digest } = await folderArtifacts({ folder }).put(Buffer.from('secret enough'), options)
   const path = pathOf(folder, digest)
@@ -54,7 +42,7 @@ test('files and folders are for their owner alone', async (t) => {
   }
 })
 
-test('a link in the place of a file is not followed', async (t) => {
+test('a symlink in place of a file is not followed', async (t) => {
   const folder = await newFolder(t)
   const store = folderArtifacts({ folder })
   const { digest } = await store.put(Buffer.from('mine'), options)
@@ -65,7 +53,7 @@ test('a link in the place of a file is not followed', async (t) => {
   await assert.rejects(store.read(digest, undefined, signal), { code: 'STORE_UNAVAILABLE' })
 })
 
-test('drafts of dead processes go when the next one first writes; those of living ones stay', async (t) => {
+test('the first put of a store removes temporary files of dead processes and keeps those of running ones', async (t) => {
   const folder = await newFolder(t)
   const tmp = join(folder, 'tmp')
   const put = (): Promise<unknown> => folderArtifacts({ folder }).put(Buffer.from('something'), options)
@@ -90,7 +78,7 @@ test('drafts of dead processes go when the next one first writes; those of livin
   assert.deepEqual((await readdir(tmp)).sort(), [names.live, names.otherLive, names.elsewhere, names.foreign].sort())
 })
 
-/** Runs a program against the store in a process of its own, under a command; answers what it wrote. */
+/** Runs a program against the store in a child process, started by `command`; returns its output. */
 async function inProcess(command: readonly string[], program: string): Promise<string> {
   const text = `import { folderArtifacts } from ${JSON.stringify(join(import.meta.dirname, 'folder.ts'))}
     const { signal } = new AbortController()
@@ -102,7 +90,7 @@ async function inProcess(command: readonly string[], program: string): Promise<s
   return `${out}${err}`.trim()
 }
 
-test('processes that put the same content at the same time keep one whole file', async (t) => {
+test('concurrent puts of the same content by several processes leave one complete file', async (t) => {
   const folder = await newFolder(t)
   const program = `
     const store = folderArtifacts({ folder: ${JSON.stringify(folder)} })
@@ -115,7 +103,7 @@ test('processes that put the same content at the same time keep one whole file',
   assert.equal((await readFile(files[0] ?? '')).length, 400_000)
 })
 
-test('a full disk is STORE_UNAVAILABLE, leaves nothing behind and heals by itself', async (t) => {
+test('a full disk is STORE_UNAVAILABLE, leaves no partial file, and puts work again once there is space', async (t) => {
   const folder = await newFolder(t)
   const program = `
     import { readdirSync } from 'node:fs'
@@ -135,7 +123,7 @@ test('a full disk is STORE_UNAVAILABLE, leaves nothing behind and heals by itsel
   assert.equal(said, 'STORE_UNAVAILABLE true ENOSPC 1\n1')
 })
 
-test('a folder that cannot be written is STORE_UNAVAILABLE, and is tried again by the next put', async (t) => {
+test('an unwritable folder is STORE_UNAVAILABLE, and the next put tries it again', async (t) => {
   const base = await newFolder(t)
   const folder = join(base, 'file/artifacts')
   await writeFile(join(base, 'file'), '')
@@ -149,7 +137,7 @@ test('a folder that cannot be written is STORE_UNAVAILABLE, and is tried again b
   await assert.rejects(store.read(digest, undefined, signal), { code: 'NOT_FOUND' })
 })
 
-test('old files are listed by their digests, and nothing else that lies in the folder', async (t) => {
+test('list() returns the digests of old files and ignores foreign files in the folder', async (t) => {
   const folder = await newFolder(t)
   const store = folderArtifacts({ folder })
   const list = async (olderThanMs: number): Promise<string[]> => {

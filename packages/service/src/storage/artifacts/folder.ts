@@ -17,9 +17,9 @@ import {
 } from './content.ts'
 
 /**
- * Keeps artifacts as files below a folder that only its owner may read: `ab/cd/abcd…`, by the digits of the digest.
- * A file is written under another name, brought to disk and then renamed, so that what has a digest for its name is
- * whole. What a dead process left half written goes when the next one first writes.
+ * Stores artifacts as files below a folder that only its owner may read: `ab/cd/abcd…`, by the digits of the digest.
+ * A file is written under a temporary name, synced and renamed, so that a file named by a digest is complete. The first
+ * put of a process removes temporary files of dead processes.
  */
 export function folderArtifacts(options: { readonly folder: string }): ArtifactStore {
   const folder = resolve(options.folder)
@@ -91,7 +91,7 @@ export function folderArtifacts(options: { readonly folder: string }): ArtifactS
   }
 }
 
-/** The digests of files that were written before a time. What goes meanwhile is left out. */
+/** The digests of files written before a time, without those removed during the listing. */
 async function* oldFiles(folder: string, before: number): AsyncGenerator<string> {
   const namesIn = (...path: string[]): Promise<string[]> =>
     readdir(join(folder, ...path)).catch((error: unknown) => {
@@ -110,7 +110,7 @@ async function* oldFiles(folder: string, before: number): AsyncGenerator<string>
   }
 }
 
-/** Writes a new file to disk, in pieces, up to the limit. */
+/** Writes a new file up to the size limit and syncs it. */
 async function write(path: string, content: Content, { maxBytes, signal }: PutOptions): Promise<StoredFile> {
   const digest = createDigest()
   let bytes = 0
@@ -132,7 +132,7 @@ async function write(path: string, content: Content, { maxBytes, signal }: PutOp
   return { digest: digest.end(), bytes }
 }
 
-/** Puts a whole file in its place, for good. */
+/** Renames a complete file to its final path and syncs the folder. */
 async function place(draft: string, path: string): Promise<void> {
   await makeFolder(dirname(path))
   await rename(draft, path)
@@ -149,20 +149,20 @@ function checkOf(expected: string) {
   }
 }
 
-/** Opens a regular file, never through a link. */
+/** Opens a regular file without following symlinks. */
 async function openFile(path: string): Promise<FileHandle> {
   const flags = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOFOLLOW ?? 0)
   return open(path, flags)
 }
 
-/** Makes a folder and those above it that are missing, for good. */
+/** Creates a folder with its missing parents and syncs them. */
 async function makeFolder(folder: string): Promise<void> {
   const first = await mkdir(folder, { recursive: true, mode: 0o700 })
   if (first === undefined) return
   for (let made = folder; made.length >= first.length; made = dirname(made)) await syncFolder(dirname(made))
 }
 
-/** Makes a new name in a folder last through a power cut. */
+/** Syncs a folder, so that a new name in it survives a power failure. */
 async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r')
   try {
@@ -177,7 +177,7 @@ function isOfSystem(error: unknown): boolean {
 }
 
 function codeOf(error: unknown): string | undefined {
-  return error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined
+  return error instanceof Error && 'code' in error ? String(error.code) : undefined
 }
 
 function isAbsent(error: unknown): boolean {
@@ -187,19 +187,19 @@ function isAbsent(error: unknown): boolean {
 const dayMs = 86_400_000
 const pattern = /^([0-9a-f]{8})-(\d{1,10})-[0-9a-f]{16}$/
 
-/** The name of this machine in a name of a file; a folder may be shared, and numbers of processes mean something on one machine only. */
+/** Identifies this machine in file names, because a folder can be shared and pids are local to a machine. */
 function machine(): string {
   return createHash('sha256').update(hostname()).digest('hex').slice(0, 8)
 }
 
-/** A name for a file that is being written, which says whose it is. */
+/** The temporary name of a file, with machine and process. */
 export function draftName(): string {
   return `${machine()}-${process.pid}-${randomBytes(8).toString('hex')}`
 }
 
 /**
- * Removes the drafts of processes that are gone: those of this machine whose process is not there or is younger than they
- * are, and all that nobody has written to for a day. What cannot be looked at or removed stays for the next time.
+ * Removes temporary files of dead processes: those of this machine whose process does not exist or is younger than the
+ * file, and all without a write for a day. Files that cannot be read or removed are left for the next time.
  */
 async function removeLeftDrafts(folder: string): Promise<void> {
   const names = await readdir(folder)
@@ -221,31 +221,31 @@ function isAlive(pid: number): boolean {
     process.kill(pid, 0)
     return true
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM'
+    return codeOf(error) === 'EPERM'
   }
 }
 
 interface FileReaderOptions extends Omit<CheckedStreamOptions, 'close'> {
   readonly range: ByteRange
-  /** What an error of the system is to the reader. */
+  /** Converts a system error for the reader. */
   fault(cause: unknown): Error
 }
 
 const pieceBytes = 65_536
 
-/** A part of an open file as a stream, which owns the file from here on. */
+/** A range of an open file as a stream, which owns the file handle. */
 function readPieces(handle: FileHandle, { range, fault, ...options }: FileReaderOptions): Readable {
   return checkedStream(filePieces(handle, range, fault), { ...options, close: () => handle.close() })
 }
 
 async function* filePieces(handle: FileHandle, { start, end }: ByteRange, fault: FileReaderOptions['fault']) {
   for (let at = start; at < end; ) {
-    const room = Buffer.allocUnsafe(Math.min(pieceBytes, end - at))
-    const { bytesRead } = await handle.read(room, 0, room.length, at).catch((cause: unknown) => {
+    const buffer = Buffer.allocUnsafe(Math.min(pieceBytes, end - at))
+    const { bytesRead } = await handle.read(buffer, 0, buffer.length, at).catch((cause: unknown) => {
       throw fault(cause)
     })
     if (bytesRead === 0) return
     at += bytesRead
-    yield room.subarray(0, bytesRead)
+    yield buffer.subarray(0, bytesRead)
   }
 }

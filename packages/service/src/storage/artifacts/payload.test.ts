@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { someCall as admittedCall } from '../../conformance/call-store/samples.ts'
 import type { AdmittedCall } from '../calls/call-store.ts'
 import { type Stores, testOnDatabases } from '../calls.fixture.ts'
 import { artifactRecords } from './artifact-records.ts'
@@ -8,16 +9,8 @@ const { signal } = new AbortController()
 const limits = { inlineBytes: 1_000, artifactBytes: 10_000 }
 
 function someCall(given: Partial<AdmittedCall>): AdmittedCall {
-  return {
-    callId: 'c1',
-    kind: 'call',
-    identity: { principal: 'alice', tenant: 'acme', permissions: [] },
-    fingerprint: 'f',
-    tool: 'math:add:1.0.0',
-    effect: 'read',
-    payloadBytes: 0,
-    ...given,
-  }
+  const { payload: _, ...call } = admittedCall('c1', { payloadBytes: 0 })
+  return { ...call, ...given }
 }
 
 function payloads({ database, store }: Stores) {
@@ -30,7 +23,7 @@ function payloads({ database, store }: Stores) {
 }
 
 testOnDatabases({
-  'a small payload stays in the row, a large one goes into a file, and both come back': async (stores) => {
+  'a small payload is kept in the row, a large one in an artifact, and both are read back': async (stores) => {
     const { keep, read } = payloads(stores)
     const small = { text: 'x'.repeat(900) }
     const kept = await keep(JSON.stringify(small))
@@ -44,14 +37,14 @@ testOnDatabases({
     assert.deepEqual(rows, [{ tenant: 'acme', call_id: 'c1', fence: 0, digest: beside.payloadRef }])
   },
 
-  'a payload is large by its bytes, and one that no file may hold is refused': async (stores) => {
+  'inlineBytes counts bytes, and a payload above artifactBytes is PAYLOAD_TOO_LARGE': async (stores) => {
     const { keep } = payloads(stores)
     assert.equal((await keep('x'.repeat(1_000))).payloadRef, undefined)
     assert.notEqual((await keep('ä'.repeat(501))).payloadRef, undefined)
     await assert.rejects(keep('x'.repeat(10_001)), { code: 'PAYLOAD_TOO_LARGE' })
   },
 
-  'a payload that is gone is an error that another try does not mend': async (stores) => {
+  'a payload whose artifact is missing is STORE_UNAVAILABLE and not retryable': async (stores) => {
     const { keep, read } = payloads(stores)
     const kept = await keep(JSON.stringify({ text: 'x'.repeat(2_000) }))
     await stores.store.remove(kept.payloadRef ?? '')

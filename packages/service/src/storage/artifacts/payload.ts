@@ -12,13 +12,13 @@ export interface KeepPayloadOptions {
   readonly signal?: AbortSignal
 }
 
-/** How long a store may take for one payload. */
+/** Time limit of the artifact store for one payload. */
 const storeMs = 60_000
 
 /**
- * Decides where the JSON text of a payload is kept: in the row of its call, or in a file when it is large. The file is
- * there before the call is, so that no call is without its payload; one whose call never comes goes by its retention.
- * - Errors: STORE_UNAVAILABLE; PAYLOAD_TOO_LARGE for more than a file may hold; LIMIT_EXCEEDED beyond the caller's quota.
+ * Stores the JSON text of a payload: in the row of its call, or as an artifact when it is large. The artifact is
+ * written before the call, so that no call is without its payload; retention removes one whose call is never submitted.
+ * - Errors: STORE_UNAVAILABLE; PAYLOAD_TOO_LARGE above the limit of artifacts; LIMIT_EXCEEDED over the caller's quota.
  */
 export async function keepPayload(
   payload: string,
@@ -40,8 +40,8 @@ export async function keepPayload(
 }
 
 /**
- * The arguments of a call, or the chain, as they were admitted.
- * - Errors: STORE_UNAVAILABLE, not to be tried again when the payload is gone or spoilt.
+ * Reads the arguments of a call, or the chain, as they were admitted.
+ * - Errors: STORE_UNAVAILABLE, not retryable when the payload is missing or corrupted.
  */
 export async function readPayload(
   call: Pick<AdmittedCall, 'payload' | 'payloadRef'>,
@@ -49,9 +49,9 @@ export async function readPayload(
   signal: AbortSignal,
 ): Promise<JsonObject> {
   const { payload, payloadRef } = call
-  if (payload !== undefined) return JSON.parse(payload) as JsonObject
+  if (payload !== undefined) return JSON.parse(payload)
   if (payloadRef === undefined) throw spent()
-  return JSON.parse(await text(await artifacts.content(payloadRef, signal))) as JsonObject
+  return JSON.parse(await text(await artifacts.content(payloadRef, signal)))
 }
 
 function spent(): ToolError {
@@ -60,8 +60,8 @@ function spent(): ToolError {
 }
 
 /**
- * Removes the large arguments of a call that ended, of a tool that does nothing but store them as a file: the file holds
- * their content, or nothing was done and the caller still has it. Others keep theirs, because a replay reads them.
+ * Removes the payload artifact of an ended call whose tool only stores its arguments as a file: the content is in that
+ * file, or nothing was done and the caller still has it. Other calls keep theirs for replays.
  */
 export async function releasePayload(
   { callId, kind, tool, identity, payloadRef }: AdmittedCall,
@@ -73,6 +73,6 @@ export async function releasePayload(
     const { backends } = executor.find(tool, { identity }).tool
     if (backends.every((binding) => binding.kind === 'files' && binding.action === 'put')) await artifacts.spend(callId)
   } catch {
-    // They go with their call then.
+    // Retention removes it with the call.
   }
 }

@@ -38,7 +38,7 @@ testArtifactStore('s3', async (t) => {
   }
 })
 
-test('a large file is sent in parts, is one object, and is not sent again within the hour', async (t) => {
+test('a large file is uploaded in parts as one object, and an intact one is not uploaded again', async (t) => {
   const place = await ownPlace(t)
   const sent: string[] = []
   const endpoint = await played(t, (incoming, outgoing) => {
@@ -67,7 +67,7 @@ test('a large file is sent in parts, is one object, and is not sent again within
   assert.equal(await place.count(), 1)
 })
 
-test('a put that is aborted while parts are on their way leaves no object, no upload and no file', async (t) => {
+test('a put that is aborted during a multipart upload leaves no object, no upload and no temporary file', async (t) => {
   const place = await ownPlace(t)
   const controller = new AbortController()
   let parts = 0
@@ -84,7 +84,7 @@ test('a put that is aborted while parts are on their way leaves no object, no up
   const before = (await readdir(tmpdir())).filter((name) => name.startsWith('gantry-upload-'))
   const put = store.put(piecesOf(randomBytes(20_000_000), 1_000_000), { ...options, signal: controller.signal })
   await assert.rejects(put, /enough/)
-  assert.equal(seen.uploads, 1, 'there was an upload to be ended')
+  assert.equal(seen.uploads, 1, 'an upload was in progress')
   assert.equal(await place.count(), 0)
   assert.deepEqual(
     (await readdir(tmpdir())).filter((name) => name.startsWith('gantry-upload-')),
@@ -92,7 +92,7 @@ test('a put that is aborted while parts are on their way leaves no object, no up
   )
 })
 
-test('uploads that nobody completed within a day are ended by the next large put', async (t) => {
+test('the next large put aborts multipart uploads older than a day', async (t) => {
   const place = await ownPlace(t)
   const Bucket = place.server.bucket
   const start = async (name: string): Promise<string> =>
@@ -109,7 +109,7 @@ test('uploads that nobody completed within a day are ended by the next large put
   assert.deepEqual(await uploads(), [young])
 })
 
-test('bytes that change on the way are refused by the server, and nothing appears', async (t) => {
+test('content that is altered in transit is refused by the server and leaves no object', async (t) => {
   const place = await ownPlace(t)
   const spoil = { now: true }
   const endpoint = await played(t, async (incoming, outgoing) => {
@@ -129,7 +129,7 @@ test('bytes that change on the way are refused by the server, and nothing appear
   }
 })
 
-test('files are listed by their age, page after page, and nothing else that lies beside them', async (t) => {
+test('list() returns digests by age over all pages, and ignores foreign objects', async (t) => {
   const { options: where, files } = await ownPlace(t)
   const store = s3Artifacts(where)
   assert.deepEqual(await listed(store, -1_000), [])
@@ -149,7 +149,7 @@ test('files are listed by their age, page after page, and nothing else that lies
   )
 })
 
-test('what is no digest never becomes a request', async (t) => {
+test('an invalid digest causes no request to S3', async (t) => {
   const asked: string[] = []
   const endpoint = await played(t, (incoming, outgoing) => {
     asked.push(incoming.url ?? '')

@@ -1,6 +1,7 @@
 import { createHash, createHmac } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { ToolError } from '@gantry/contract'
+import { within } from '@gantry/core/internal/resilience/abort'
 import type { S3Options } from '../../config/broker-settings.ts'
 import type { ArtifactStore, ByteRange } from './artifact-store.ts'
 import {
@@ -13,18 +14,16 @@ import {
   notThere,
   passiveType,
 } from './content.ts'
-import { s3Calls } from './s3/client.ts'
-import { isAbsent, noBucket, unreachable, wrongAnswer } from './s3/faults.ts'
-import { placeOf, type S3Place } from './s3/options.ts'
+import { isAbsent, noBucket, placeOf, type S3Location, s3Calls, unreachable, wrongAnswer } from './s3/client.ts'
 import { gather, upload } from './s3/upload.ts'
 
 const longestLinkMs = 300_000
 
 /**
- * Keeps artifacts as objects of a bucket: `prefix/ab/abcd…`, by the digits of the digest; nothing else becomes a key. The
- * library and its connections are there from the first request on, and keep no process alive.
- * - Errors: CONFIG_INVALID at once for wrong options. STORE_UNAVAILABLE may be tried again when the server is away or
- *   slow, and not when it refuses the key or the bucket.
+ * Stores artifacts as objects of a bucket: `prefix/ab/abcd…`, by the digits of the digest. The SDK is loaded with the
+ * first request, and its connections do not keep the process alive.
+ * - Errors: CONFIG_INVALID at once for invalid options. STORE_UNAVAILABLE is retryable when the server is unreachable
+ *   or slow, and not when it refuses the key or the bucket.
  */
 export function s3Artifacts(options: S3Options): ArtifactStore {
   const place = placeOf(options)
@@ -64,7 +63,7 @@ export function s3Artifacts(options: S3Options): ArtifactStore {
       signal.throwIfAborted()
       const object = objectOf(digest)
       if (object === undefined) throw notThere(digest)
-      // A range of no bytes cannot be asked for; the first byte stands for it.
+      // HTTP has no empty range, so the first byte is requested.
       const asked = range !== undefined && range.end <= range.start ? { start: 0, end: 1 } : range
       const Range = asked === undefined ? undefined : rangeHeader(asked)
       const found = await call((s3, sending) => s3.getObject({ ...object, Range }, sending), signal).catch(
@@ -116,7 +115,7 @@ export function s3Artifacts(options: S3Options): ArtifactStore {
   }
 }
 
-function keyOf({ prefix }: S3Place, digest: string): string | undefined {
+function keyOf({ prefix }: S3Location, digest: string): string | undefined {
   const digits = digitsOf(digest)
   return digits === undefined ? undefined : `${prefix}/${digits.slice(0, 2)}/${digits}`
 }
@@ -135,21 +134,21 @@ function isBeyondTheEnd(error: unknown): boolean {
   return ToolError.is(error) && error.details?.status === 416
 }
 
-/** The signal of what nobody can abort; it has a time limit all the same. */
+/** The signal of an operation that callers cannot abort; its time limit still applies. */
 function never(): AbortSignal {
   return new AbortController().signal
 }
 
 export interface BodyOptions {
   readonly signal: AbortSignal
-  /** For the next piece. */
+  /** Limit for the next chunk. */
   readonly timeoutMs: number
   readonly check: ContentCheck
-  /** What a broken or a silent connection is to the reader. */
+  /** Converts the error of a broken or stalled connection for the reader. */
   fault(cause: unknown): Error
 }
 
-/** The body of an answer as a stream of our own, which owns the connection from here on. */
+/** The body of a response as a stream, which owns the connection. */
 export function readBody(body: Readable, { signal, timeoutMs, check, fault }: BodyOptions): Readable {
   body.on('error', () => undefined)
   const close = async (): Promise<void> => void body.destroy()
@@ -158,8 +157,11 @@ export function readBody(body: Readable, { signal, timeoutMs, check, fault }: Bo
 
 async function* piecesInTime(body: Readable, timeoutMs: number, fault: BodyOptions['fault']) {
   const source: AsyncIterator<Uint8Array> = body[Symbol.asyncIterator]()
+  const late = (): never => {
+    throw new Error('No bytes arrived in time.')
+  }
   for (;;) {
-    const { value, done } = await inTime(source.next(), timeoutMs).catch((cause: unknown) => {
+    const { value, done } = await within(timeoutMs, source.next(), late).catch((cause: unknown) => {
       throw fault(cause)
     })
     if (done) return
@@ -167,22 +169,13 @@ async function* piecesInTime(body: Readable, timeoutMs: number, fault: BodyOptio
   }
 }
 
-/** Counts the time only while somebody waits for the piece. */
-async function inTime<T>(work: Promise<T>, timeoutMs: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error('No bytes came in time.')), timeoutMs)
-  })
-  return Promise.race([work, late]).finally(() => clearTimeout(timer))
-}
-
-/** A range as a header, which names the last byte and not the one behind it. */
+/** The `Range` header of a range; its end is inclusive. */
 export function rangeHeader({ start, end }: ByteRange): string {
   return `bytes=${start}-${Number.isSafeInteger(end) ? end - 1 : ''}`
 }
 
-/** Holds the bytes of an answer against the range that was asked for: not one more or less, and from the right place. */
-export function rangeCheck(range: ByteRange, header: string | undefined, place: S3Place) {
+/** Checks that a response contains exactly the requested range. */
+export function rangeCheck(range: ByteRange, header: string | undefined, place: S3Location) {
   const expected = lengthOf(range, header)
   let bytes = 0
   return {
@@ -196,24 +189,24 @@ export function rangeCheck(range: ByteRange, header: string | undefined, place: 
   }
 }
 
-/** How many bytes come, from the `Content-Range` of the answer; undefined when it is another range. */
+/** The length in the `Content-Range` of the response; undefined when it is another range. */
 function lengthOf({ start, end }: ByteRange, header: string | undefined): number | undefined {
   const [, first, last, size] = /^bytes (\d{1,15})-(\d{1,15})\/(\d{1,15})$/.exec(header ?? '') ?? []
   const isAsked = Number(first) === start && Number(last) === Math.min(end, Number(size)) - 1
   return isAsked ? Number(last) - start + 1 : undefined
 }
 
-/** What a URL allows to whoever has it. */
+/** What a presigned URL allows. */
 export interface Signed {
   readonly key: string
-  /** Parameters of the request, which cannot be changed. */
+  /** Signed query parameters. */
   readonly query: { readonly [name: string]: string }
   readonly expiresSeconds: number
   readonly at: Date
 }
 
-/** A URL by which one object can be read for a while without a key (AWS Signature 4 in the query). */
-export function presignedUrl(place: S3Place, { key, query, expiresSeconds, at }: Signed): string {
+/** A presigned URL to read one object (AWS Signature 4 in the query). */
+export function presignedUrl(place: S3Location, { key, query, expiresSeconds, at }: Signed): string {
   const { region, accessKeyId, secretAccessKey, sessionToken } = place
   const url = objectUrl(place, key)
   const time = at.toISOString().replace(/[-:]|\.\d{3}/g, '')
@@ -234,8 +227,8 @@ export function presignedUrl(place: S3Place, { key, query, expiresSeconds, at }:
   return `${url.origin}${url.pathname}?${all}&X-Amz-Signature=${hmac(signingKey, toSign).toString('hex')}`
 }
 
-/** Keys are made of letters, digits, `-`, `_` and `/`, and need no encoding. */
-function objectUrl({ endpoint, bucket, forcePathStyle }: S3Place, key: string): URL {
+/** Object keys consist of letters, digits, `-`, `_` and `/`, and need no encoding. */
+function objectUrl({ endpoint, bucket, forcePathStyle }: S3Location, key: string): URL {
   if (forcePathStyle) return new URL(`${endpoint}/${bucket}/${key}`)
   const { protocol, host } = new URL(endpoint)
   return new URL(`${protocol}//${bucket}.${host}/${key}`)

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import type { StoredQuotas } from '../../config/tenant-limits.ts'
-import { storedQuotas } from '../../config/tenant-limits.ts'
+import { type StoredQuotas, storedQuotas } from '../../config/tenant-limits.ts'
 import { addRows, ago, type Stores, someCall, someEnd, testOnDatabases } from '../calls.fixture.ts'
 import { removeExpired } from '../retention.ts'
 import { artifactRecords } from './artifact-records.ts'
@@ -41,7 +40,7 @@ function records({ database, store }: Stores, limits = quotas) {
   return { artifacts, put, keep, usage, refusals }
 }
 
-/** What the usage must be, counted anew. */
+/** The usage, recomputed from the artifacts. */
 const exactSql = `
   select tenant || '/' || principal as name, sum(bytes) || ' ' || sum(files) as used
   from (
@@ -62,7 +61,7 @@ async function refused(work: Promise<unknown>, scope: string): Promise<void> {
 }
 
 testOnDatabases({
-  'a principal and a tenant store no more than their quotas, and leave no file of what was refused': async (stores) => {
+  'quotas of principals and tenants are enforced, and a refused file is not left behind': async (stores) => {
     const { keep, usage, refusals } = records(stores)
     await keep(600)
     await refused(keep(1), 'principal')
@@ -78,7 +77,7 @@ testOnDatabases({
     await refused(keep(1, 'cem', 'other'), 'tenant')
   },
 
-  'of files that come at once exactly those are kept that fit': async (stores) => {
+  'concurrent puts fill the quota exactly': async (stores) => {
     const { keep, usage } = records(stores)
     const work = Array.from({ length: 30 }, (_, index) => keep(100, `p${index % 4}`))
     const kept = (await Promise.allSettled(work)).filter(({ status }) => status === 'fulfilled')
@@ -89,7 +88,7 @@ testOnDatabases({
     assert.equal(((await usage()) as { [name: string]: string })['acme/'], '1000 10')
   },
 
-  'the same bytes count once for a tenant and once for each principal, and until their last file goes': async (
+  'the same content counts its bytes once per tenant and per principal, until its last artifact is removed': async (
     stores,
   ) => {
     const { database } = stores
@@ -114,7 +113,7 @@ testOnDatabases({
     assert.deepEqual([await usage(), await database.query('select from stored_digests')], [{}, []])
   },
 
-  'stores and removals of the same bytes at once leave a count that is exact': async (stores) => {
+  'concurrent puts and removals of the same content leave an exact usage': async (stores) => {
     const { database } = stores
     const { put, usage } = records(stores, unlimited)
     const one = async (round: number): Promise<void> => {
@@ -126,7 +125,7 @@ testOnDatabases({
     assert.deepEqual(await usage(), Object.fromEntries(rows.map(({ name, used }) => [name, used])))
   },
 
-  'what expires, and what its owner removes, makes room again': async (stores) => {
+  'expired and removed artifacts free their quota': async (stores) => {
     const { database, store } = stores
     const { artifacts, keep, usage } = records(stores)
     await addRows(database, 'calls', [someCall('old', { created_at: ago(8 * day), principal: 'ann' })])
@@ -143,7 +142,7 @@ testOnDatabases({
     await keep(600)
   },
 
-  'the configuration sets quotas by tenant and principal, and there are some without it': async () => {
+  'quotas come from the configuration of tenants and principals, with defaults': async () => {
     const gib = 1_073_741_824
     const ann = { tenant: 'acme', principal: 'ann' }
     assert.deepEqual(storedQuotas({}, ann), {

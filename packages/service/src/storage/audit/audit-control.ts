@@ -1,9 +1,7 @@
-import { createReadStream } from 'node:fs'
-import { createInterface } from 'node:readline'
 import { type AuditVerdict, type AuditView, type Identity, type Json, type Paged, ToolError } from '@gantry/contract'
 import { holds } from '@gantry/core/internal/pipeline/authorize'
-import type { PageQuery } from '../call-input.ts'
 import type { Database, Queries, TenantReads } from '../databases/database.ts'
+import { type PageQuery, pageSize, readNumberCursor, writeNumberCursor } from '../page-cursor.ts'
 import { fitsSql, type Reader, seenValues } from '../reader.ts'
 import {
   type AuditEntry,
@@ -12,32 +10,30 @@ import {
   lineOf,
   readAudit,
   rowColumns,
-  type Seal,
   type SealKey,
 } from './entries.ts'
 import type { Sealer } from './sealer.ts'
-import { type ReadEntry, verifyAudit } from './verify.ts'
+import { verifyAudit } from './verify.ts'
 
-/** With the tenant that is asked for: the caller's own when absent, `*` for all. */
+/** A filter with a tenant: the caller's own when absent, `*` for all. */
 export interface AuditQuery extends AuditFilter {
   readonly tenant?: string
 }
 
 /**
- * What may be asked of the audit record; that somebody may ask at all is checked by the door.
- * - Errors: DENIED for other tenants to whoever does not hold `gantry:tenants`, and for the whole record to one who is bound
- *   to `tools`; INPUT_INVALID for a query that makes no
- *   sense, otherwise the store's.
+ * Queries of the audit log; the route checks the permission to query it at all.
+ * - Errors: DENIED for other tenants without `gantry:tenants`, and for the whole record to an identity that is bound to
+ *   `tools`; INPUT_INVALID for a query that makes no sense, otherwise the store's.
  */
 export interface AuditControl {
-  /** The newest first. */
+  /** Newest first. */
   list(query: AuditQuery & PageQuery, identity: Identity): Promise<Paged<AuditView>>
   /**
    * Lines of JSON, oldest first: the rows of one tenant; or for `*` everything, with the seals, which is what can be
-   * verified elsewhere and takes no other condition. Rejects at once when it may not be had.
+   * verified elsewhere and takes no other condition. Rejects at once when it is not allowed.
    */
   export(query: AuditQuery, identity: Identity, signal: AbortSignal): AsyncGenerator<string, void>
-  /** Seals what is there, and then looks whether all of it is as it was sealed. */
+  /** Seals all entries, and then verifies all seals. */
   verify(head: string | undefined, identity: Identity, signal: AbortSignal): Promise<AuditVerdict>
 }
 
@@ -58,9 +54,13 @@ export function createAuditControl(
         const rows = views.all({ ...filter, ...timesOf(filter) }, { tenant: whose, reader: identity }, signal)
         return lines(rowEntries(rows))
       }
-      if (identity.tools !== undefined) throw new ToolError('DENIED', 'The whole record is for those without tools.')
+      if (identity.tools !== undefined)
+        throw new ToolError(
+          'DENIED',
+          'An identity that is limited to tools cannot export the audit log of all tenants.',
+        )
       if (Object.values(filter).every((value) => value === undefined)) return lines(readAudit(database, signal))
-      throw new ToolError('INPUT_INVALID', 'The whole record is exported without other conditions.')
+      throw new ToolError('INPUT_INVALID', 'An export of all tenants takes no other filter.')
     },
     async verify(head, identity, signal) {
       allowed('*', identity)
@@ -70,16 +70,16 @@ export function createAuditControl(
   }
 }
 
-/** Whose rows: of one tenant, or undefined for all. */
+/** The tenant whose entries are read; undefined for all. */
 function allowed(tenant: string | undefined, identity: Identity): string | undefined {
   if (tenant === undefined || tenant === identity.tenant) return identity.tenant
   if (!holds(identity, everyTenant)) {
-    throw new ToolError('DENIED', `The audit record of other tenants is for those who hold ${everyTenant}.`)
+    throw new ToolError('DENIED', `Reading the audit log of other tenants needs the permission ${everyTenant}.`)
   }
   return tenant === '*' ? undefined : tenant
 }
 
-/** Times as the database reads them; it would refuse a day that is none. */
+/** Checked times; the database would refuse an invalid date. */
 function timesOf({ since, until }: AuditFilter): Pick<AuditFilter, 'since' | 'until'> {
   return {
     ...(since !== undefined && { since: iso(since, 'since') }),
@@ -104,49 +104,47 @@ async function* lines(entries: AsyncIterable<AuditEntry>): AsyncGenerator<string
   for await (const entry of entries) yield `${lineOf(entry)}\n`
 }
 
-/** What rows of the record tell of: a call's way, one that was not taken in, and what somebody did to the service. */
-export const auditPhases = [
-  ...['start', 'intent', 'end', 'lost', 'released', 'refused'],
-  ...['admin', 'redrive', 'discard'],
-]
+/** The phases of entries: of a call, of a refused call, and of an administrator's action. */
+export const auditPhases = ['start', 'intent', 'end', 'lost', 'released', 'refused', 'admin', 'redrive', 'discard']
 
-/** Which rows; what is absent does not matter. */
+/** Filter of entries; an absent field matches all. */
 interface AuditFilter {
   readonly principal?: string
-  /** With its version, or without for all of them. */
+  /** With a version, or without for all versions. */
   readonly tool?: string
-  /** With the calls inside it. */
+  /** A call id; inner calls are included. */
   readonly call?: string
   readonly status?: string
   readonly phase?: string
-  /** From this time on, and before that one. */
+  /** From `since`, before `until`. */
   readonly since?: string
   readonly until?: string
 }
 
 /**
- * The audit record for search. Rows are found by looking at so many at a time; a page may have few rows or none and yet
+ * The audit log for search. Rows are found by looking at so many at a time; a page may have few rows or none and yet
  * a cursor, because a search through very many is left off for the next page.
  * - Tenants: the rows of one, or of all for the tenant `undefined`, which is for the caller to allow.
- * - Readers: for one with `tools`, rows of tools that are not there for him are not there either, nor what was done to the
- *   service, nor of chains and programs those of others.
+ * - Readers: an identity with `tools` sees no rows of tools that are hidden from it, none of administrators' actions,
+ *   and of chains and programs only its own.
  */
 interface AuditViews {
   /** The newest first. */
   list(query: AuditFilter & PageQuery, whose: Whose): Promise<Paged<AuditView>>
-  /** All of them, oldest first, with `details` as they are. */
+  /** All entries, oldest first, with `details` unparsed. */
   all(filter: AuditFilter, whose: Whose, signal: AbortSignal): AsyncGenerator<AuditRow, void>
 }
 
-/** Whose rows, and who reads them. */
+/** The tenant whose entries are read, and the reader. */
 interface Whose {
   readonly tenant: string | undefined
   readonly reader: Reader
 }
 
-const usualPage = 50
-const largestPage = 200
-/** Numbers that one statement looks at, and statements for one page. */
+/** The name of the list in its cursors; it is paged by the number of a row, not by time and id. */
+const list = 'audit'
+
+/** Sequence numbers that one statement scans, and statements per page. */
 const span = 50_000
 const mostSpans = 10
 const exportPage = 1_000
@@ -154,15 +152,16 @@ const exportPage = 1_000
 function auditViews(database: Queries & TenantReads): AuditViews {
   const rangeOf = async ({ since, until }: AuditFilter): Promise<Range> => {
     const [row] = await database.query<Range>(rangeSql, [since ?? null, until ?? null])
-    return row as Range
+    if (row === undefined) throw new ToolError('INTERNAL', 'The range of the audit log returned no row.')
+    return row
   }
   const rowsOf = (tenant: string | undefined): Queries => (tenant === undefined ? database : database.asTenant(tenant))
   return {
-    async list({ limit = usualPage, cursor, ...filter }, whose) {
-      const most = Math.min(Math.max(1, limit), largestPage)
+    async list({ limit, cursor, ...filter }, whose) {
+      const most = pageSize(limit)
       const { low, high } = await rangeOf(filter)
       const found: AuditRow[] = []
-      let before = Math.min(high + 1, cursor === undefined ? high + 1 : readCursor(cursor))
+      let before = Math.min(high + 1, cursor === undefined ? high + 1 : readNumberCursor(list, cursor))
       for (let spans = 0; spans < mostSpans && found.length < most && before > low; spans++) {
         const from = Math.max(low, before - span)
         const left = most - found.length
@@ -172,7 +171,7 @@ function auditViews(database: Queries & TenantReads): AuditViews {
         before = rows.length < left ? from : (rows.at(-1)?.seq ?? from)
       }
       const items = found.map(viewOf)
-      return before > low ? { items, cursor: writeCursor(before) } : { items }
+      return before > low ? { items, cursor: writeNumberCursor(list, before) } : { items }
     },
     async *all(filter, whose, signal) {
       const { low, high } = await rangeOf(filter)
@@ -205,7 +204,7 @@ function viewOf({ details, worker, status, code, config, ...row }: AuditRow): Au
   }
 }
 
-/** The text itself when somebody wrote something else than JSON. */
+/** Parses JSON; returns the text itself when it is invalid. */
 function parsed(text: string): Json {
   try {
     return JSON.parse(text)
@@ -214,22 +213,9 @@ function parsed(text: string): Json {
   }
 }
 
-function writeCursor(before: number): string {
-  return Buffer.from(`audit ${before}`).toString('base64url')
-}
-
-function readCursor(cursor: string): number {
-  const [, before] = /^audit (\d{1,15})$/.exec(Buffer.from(cursor.slice(0, 100), 'base64url').toString()) ?? []
-  if (before !== undefined) return Number(before)
-  const message = 'is not a cursor that this list gave'
-  throw new ToolError('INPUT_INVALID', `The cursor ${message}; start again without it.`, {
-    details: { issues: [{ path: '/cursor', message }] },
-  })
-}
-
 type Range = { low: number; high: number }
 
-/** Rows were committed before they were sealed, so those of earlier seals are older; the other way round, within an hour. */
+/** Entries are committed before they are sealed, so a seal bounds their time, with an hour of tolerance. */
 const rangeSql = `
   select
     greatest(
@@ -260,65 +246,3 @@ function searchSql(order: 'asc' | 'desc'): string {
 
 const newestSql = searchSql('desc')
 const oldestSql = searchSql('asc')
-
-/**
- * What an export wrote, read back line by line. What a line says is for who verifies to judge, and so is one that no export
- * writes like this, with a member twice or one too many; one that is neither a row nor a seal rejects with INPUT_INVALID,
- * which names it.
- */
-export async function* readAuditFile(file: string, signal: AbortSignal): AsyncGenerator<ReadEntry, void> {
-  const input = createReadStream(file, { signal })
-  const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })
-  let number = 0
-  try {
-    for await (const line of lines) {
-      number += 1
-      const entry = entryIn(line)
-      if (entry === undefined) throw new ToolError('INPUT_INVALID', `Line ${number} of ${file} is no row and no seal.`)
-      yield lineOf(entry) === line ? entry : { ...entry, oddLine: number }
-    }
-  } finally {
-    lines.close()
-    input.destroy()
-  }
-}
-
-const rowTexts = ['at', 'tenant', 'principal', 'callId', 'phase', 'tool'] as const satisfies (keyof AuditRow)[]
-const rowMaybes = ['worker', 'status', 'code', 'config', 'details'] as const satisfies (keyof AuditRow)[]
-const sealNumbers = ['n', 'afterSeq', 'uptoSeq'] as const satisfies (keyof Seal)[]
-const sealTexts = ['prev', 'digests', 'sealedAt', 'hash'] as const satisfies (keyof Seal)[]
-
-function entryIn(line: string): AuditEntry | undefined {
-  try {
-    const entry = JSON.parse(line)
-    return isRow(entry) || isSeal(entry) || isStray(entry) ? entry : undefined
-  } catch {
-    return undefined
-  }
-}
-
-type Read = { readonly [name: string]: unknown }
-
-function isRow(entry: Read): boolean {
-  const { kind, seq, fence } = entry
-  const texts = rowTexts.every((name) => isText(entry[name]))
-  const maybes = rowMaybes.every((name) => isText(entry[name]) || entry[name] === null)
-  return kind === 'row' && Number.isSafeInteger(seq) && fence === (Number(fence) | 0) && texts && maybes
-}
-
-function isStray({ kind, seq }: Read): boolean {
-  return kind === 'stray' && typeof seq === 'string' && /^-?\d{1,19}$/.test(seq)
-}
-
-/** Half a character would be hashed as another one. */
-function isText(value: unknown): boolean {
-  return typeof value === 'string' && value.isWellFormed()
-}
-
-function isSeal(entry: Read): boolean {
-  const { kind, keyId, seqs } = entry
-  const numbers = sealNumbers.every((name) => Number.isSafeInteger(entry[name]))
-  const texts = sealTexts.every((name) => typeof entry[name] === 'string')
-  const list = Array.isArray(seqs) && seqs.every((seq) => Number.isSafeInteger(seq))
-  return kind === 'seal' && numbers && texts && list && (keyId === null || typeof keyId === 'string')
-}

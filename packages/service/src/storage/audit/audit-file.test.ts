@@ -7,13 +7,14 @@ import type { AuditVerdict } from '@gantry/contract'
 import { pgliteDatabase } from '../../../test/databases.fixture.ts'
 import { addRows } from '../calls.fixture.ts'
 import { places, sealedRows, someRow } from './audit.fixture.ts'
-import { createAuditControl, readAuditFile } from './audit-control.ts'
+import { createAuditControl } from './audit-control.ts'
+import { readAuditFile } from './audit-file.ts'
 import { createSealer } from './sealer.ts'
 import { verifyAudit } from './verify.ts'
 
 const { signal } = new AbortController()
 
-/** An export of rows 1 to 12 under three seals and of row 13 under none, and what is said of its lines once changed. */
+/** Exports entries 1 to 12 under three seals and entry 13 unsealed; `check` verifies changed lines. */
 async function exported(t: TestContext) {
   const database = await pgliteDatabase(t)
   await sealedRows(database, 12)
@@ -32,13 +33,13 @@ async function exported(t: TestContext) {
   return { lines, check }
 }
 
-/** Ways to say more in a line, or the same in other words. */
+/** Edits that add to a line, or change its bytes but not its meaning. */
 const edits: { readonly [what: string]: (line: string) => string } = {
-  'a member twice': (line) => line.replace('"kind":', '"kind":"zz","kind":'),
-  'another one twice': (line) => line.replace(/"(tenant|hash)":/, '"$1":"zz","$1":'),
-  'one under another spelling': (line) => line.replace('{', '{"\\u006bind":"zz",'),
-  'a member that there is not': (line) => line.replace('}\n', ',"note":"zz"}\n'),
-  'our own mark': (line) => line.replace('}\n', ',"oddLine":null}\n'),
+  'a repeated member': (line) => line.replace('"kind":', '"kind":"zz","kind":'),
+  'another repeated member': (line) => line.replace(/"(tenant|hash)":/, '"$1":"zz","$1":'),
+  'a member repeated with an escape in its name': (line) => line.replace('{', '{"\\u006bind":"zz",'),
+  'an unknown member': (line) => line.replace('}\n', ',"note":"zz"}\n'),
+  'the internal mark of an odd line': (line) => line.replace('}\n', ',"oddLine":null}\n'),
   'a prototype': (line) => line.replace('{', '{"__proto__":{},'),
   'a prototype with members': (line) => line.replace('{', '{"__proto__":{"details":"zz"},'),
   'a space': (line) => line.replace(',', ', '),
@@ -47,7 +48,7 @@ const edits: { readonly [what: string]: (line: string) => string } = {
   'members in another order': (line) => line.replace(/^\{("kind":"\w+"),(.*)\}/, '{$2,$1}'),
 }
 
-test('a line that means the same but is not what an export writes is found, and where', async (t) => {
+test('verifyAudit reports a line that differs in any byte from what an export writes, with its position', async (t) => {
   const { lines, check } = await exported(t)
   assert.equal((await check(lines)).ok, true)
   const at = (index: number): string => lines[index] ?? ''
@@ -65,18 +66,18 @@ test('a line that means the same but is not what an export writes is found, and 
   }
 })
 
-test('of a seal that is gone from a file it is said how many rows it leaves behind', async (t) => {
+test('verifyAudit reports a missing seal of a file with the number of entries it covered', async (t) => {
   const { lines, check } = await exported(t)
   for (const [seal, words] of [
-    [0, 'Seal 1 is missing; nothing vouches for the 5 rows up to 5 that are there.'],
-    [6, 'Seal 2 is missing; nothing vouches for the 5 rows up to 10 that are there.'],
+    [0, 'Seal 1 is missing; no seal covers the 5 rows up to 5.'],
+    [6, 'Seal 2 is missing; no seal covers the 5 rows up to 10.'],
   ] as const) {
     const { findings, unsealed } = await check(lines.toSpliced(seal, 1))
     assert.deepEqual([findings.map(({ message }) => message), unsealed], [[words], 1])
   }
 })
 
-test('a row that was put in front of a seal does not count as one that waits for a seal', async (t) => {
+test('verifyAudit reports an unsealed entry before a seal, and does not count it as waiting for a seal', async (t) => {
   const { lines, check } = await exported(t)
   const row = (seq: number): string => (lines[1] ?? '').replace('"seq":1,', `"seq":${seq},`)
   const { ok, findings } = await check([row(0), ...lines])

@@ -4,34 +4,35 @@ import { pgliteDatabase } from '../../../test/databases.fixture.ts'
 import type { LoadedConfig } from '../../config/config.ts'
 import { defaultSettings } from '../../config/service-settings.ts'
 import { createBus } from '../../observe/bus.ts'
+import { stub } from '../../stub.fixture.ts'
 import { addRows } from '../calls.fixture.ts'
 import { someRow, verified } from './audit.fixture.ts'
 import { auditKeys, createAuditLog } from './audit-log.ts'
 
-test('a key for seals that is not there, or that could be guessed, is refused', async () => {
+test('auditKeys refuses a missing secret, or one shorter than 16 characters', async () => {
   const texts: { [name: string]: string } = {
-    good: 'sixteen letters.',
+    good: 'sixteen symbols.',
     other: 'another long one',
-    short: 'fifteen letters',
+    short: 'fifteen symbols',
     none: '',
   }
   const options = { secrets: { get: async (name: string) => texts[name] } }
   const keysFor = (...auditSecrets: string[]) =>
-    auditKeys({ ...defaultSettings, data: '', auditSecrets }, { options } as unknown as LoadedConfig)
+    auditKeys({ ...defaultSettings, data: '', auditSecrets }, stub<LoadedConfig>({ options }))
   assert.deepEqual(await keysFor(), [])
   const [first, second] = await keysFor('good', 'other')
-  assert.equal(first?.secret, 'sixteen letters.')
+  assert.equal(first?.secret, 'sixteen symbols.')
   assert.notEqual(first?.id, second?.id)
   for (const name of ['short', 'none', 'absent']) {
     await assert.rejects(keysFor('good', name), (error: Error) => {
       assert.deepEqual([(error as { code?: string }).code, error.message.includes(name)], ['SECRET_UNAVAILABLE', true])
-      assert.doesNotMatch(error.message, /fifteen letters/)
+      assert.doesNotMatch(error.message, /fifteen symbols/)
       return true
     })
   }
 })
 
-test('what is left when a service stops is written and sealed, and the head is told', async (t) => {
+test('close() writes pending refusals, seals all entries and emits the head', async (t) => {
   const database = await pgliteDatabase(t)
   const bus = createBus()
   const heads: string[] = []

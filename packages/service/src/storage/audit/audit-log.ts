@@ -1,7 +1,7 @@
 import { type ErrorCode, ToolError } from '@gantry/contract'
 import type { Audit, AuditRecord } from '@gantry/core'
 import type { LoadedConfig } from '../../config/config.ts'
-import { secretText } from '../../config/secret-text.ts'
+import { secretText } from '../../config/secret-sources.ts'
 import type { ServiceSettings } from '../../config/service-settings.ts'
 import type { Snapshot } from '../../config/snapshots.ts'
 import type { Bus } from '../../observe/bus.ts'
@@ -16,41 +16,41 @@ import { createSealer } from './sealer.ts'
 interface AuditLogParts {
   readonly database: Database
   readonly bus: Bus
-  /** The first makes seals, all of them verify. */
+  /** The first signs seals; all verify. */
   readonly keys: readonly SealKey[]
-  /** The version of the present configuration goes into each entry. */
+  /** The version of the current configuration is written into each entry. */
   readonly snapshots: { readonly current: Pick<Snapshot, 'version'> }
 }
 
-/** Everything about the audit record that a process does besides what stands in its statements. */
+/** The audit log of a process, apart from the entries that other statements write in their transactions. */
 export interface AuditLog {
   /** For the pipeline. */
   readonly audit: Audit
   readonly refusals: Refusals
-  /** For the doors. */
+  /** For the API. */
   readonly control: AuditControl
   readonly note: (note: AuditNote) => Promise<void>
   readonly jobs: readonly PeriodicJob[]
-  /** Writes and seals what is left, and tells the head. */
+  /** Writes pending refusals, seals all entries and emits the head. */
   close(): Promise<void>
 }
 
 const sealMs = 1_000
-/** The head goes to the log so often, and from there to where nobody can change it who can change the record. */
+/** How often the head is logged, where writers of the database cannot change it. */
 const headMs = 10 * 60_000
 
 export function createAuditLog({ database, bus, keys, snapshots }: AuditLogParts): AuditLog {
   const sealer = createSealer({ database, key: keys[0] })
   const refusals = createRefusals(database)
   let head: string | undefined
-  let told: string | undefined
+  let logged: string | undefined
   const seal = async (): Promise<void> => {
     await refusals.flush()
     head = (await sealer.seal()).head ?? head
   }
-  const tell = async (): Promise<void> => {
-    if (head !== undefined && head !== told) bus.emit('audit:head', { head })
-    told = head
+  const logHead = async (): Promise<void> => {
+    if (head !== undefined && head !== logged) bus.emit('audit:head', { head })
+    logged = head
   }
   return {
     audit: sqlAudit(database, () => snapshots.current.version),
@@ -59,25 +59,25 @@ export function createAuditLog({ database, bus, keys, snapshots }: AuditLogParts
     note: (note) => noteAudit(database, note),
     jobs: [
       { name: 'seal', everyMs: sealMs, work: seal },
-      { name: 'audit head', everyMs: headMs, work: tell },
+      { name: 'audit head', everyMs: headMs, work: logHead },
     ],
     async close() {
       await seal().catch(() => undefined)
-      await tell()
+      await logHead()
     },
   }
 }
 
-/** Shorter ones can be guessed, and whoever has a seal can try. */
+/** Shorter secrets can be guessed offline, because a seal is enough to check a guess. */
 const shortestKey = 16
 
-/** What the configuration names to make and verify seals with; SECRET_UNAVAILABLE for one that is not there or too short. */
+/** The configured keys of seals; throws SECRET_UNAVAILABLE for a missing or too short secret. */
 export async function auditKeys({ auditSecrets }: ServiceSettings, { options }: LoadedConfig): Promise<SealKey[]> {
   const keys: SealKey[] = []
   for (const name of auditSecrets) {
-    const text = await secretText(name, options.secrets, 'seals the audit record')
+    const text = await secretText(name, options.secrets, 'seals the audit log')
     if (text.length < shortestKey) {
-      const message = `The secret ${name}, which seals the audit record, has less than ${shortestKey} characters.`
+      const message = `The secret ${name}, which seals the audit log, has fewer than ${shortestKey} characters; use a longer one.`
       throw new ToolError('SECRET_UNAVAILABLE', message)
     }
     keys.push(sealKey(text))
@@ -86,9 +86,10 @@ export async function auditKeys({ auditSecrets }: ServiceSettings, { options }: 
 }
 
 /**
- * The pipeline's record in the table `audit`. The start and the end of a call that was claimed are written with the claim
- * and with the outcome, in their transactions; what is left is what only the pipeline knows: the definition and the
- * arguments of privileged calls and of those that run a program, and the calls inside a chain, whose ids have a dot.
+ * The pipeline's record in the table `audit`. The start and the end of a call that was claimed are written with the
+ * claim and with the outcome, in their transactions; what is left is what only the pipeline knows: the definition and
+ * the arguments of privileged calls and of those that run a program, and the calls inside a chain, whose ids have a
+ * dot.
  */
 export function sqlAudit(queries: Queries, version: () => string): Audit {
   const batch = createBatch<AuditRecord, undefined>(async (records) => {
@@ -110,8 +111,8 @@ function rowOf(record: AuditRecord, config: string) {
   const { tenant, principal, callId, phase, tool, parent } = record
   const row = { tenant, principal, call_id: callId, tool, config }
   if (phase === 'end') {
-    const { status, code, reason, outcome, runtime } = record
-    const details = detailsText({ reason: reason?.slice(0, longestReason), outcome, runtime })
+    const { status, code, reason, outcome, runtime, thrownAt } = record
+    const details = detailsText({ reason: reason?.slice(0, longestReason), outcome, runtime, thrownAt })
     return { ...row, phase, status, code, ...(details === undefined ? {} : { details }) }
   }
   const { digest, args, argsFile, hidden, approvedBy, approvedSelf, confinement } = record
@@ -127,46 +128,46 @@ const insert = `
   from json_to_recordset($1::json) as d(
     tenant text, principal text, call_id text, phase text, tool text, status text, code text, config text, details text)`
 
-/** A call that was refused before it was taken in. */
+/** A call that was refused before it was admitted. */
 export interface Refusal {
   readonly tenant: string
   readonly principal: string
-  /** As it was asked for, which may be anything. */
+  /** As the caller sent it; may be any text. */
   readonly tool: string
   readonly code: ErrorCode
-  /** Of the configuration, with its policy, that refused it. */
+  /** Version of the configuration that refused it. */
   readonly config: string
-  /** Of a denial, why. */
+  /** The reason of a denial. */
   readonly reason?: string | undefined
 }
 
-/** Puts refused calls on the audit record: what was tried, by whom, and how often. */
+/** Writes refused calls to the audit log, with a count. */
 export interface Refusals {
-  /** Remembers one until the next flush. Costs no statement, and no memory that a caller could make grow. */
+  /** Counts a refusal until the next flush, in bounded memory and without a statement. */
   add(refusal: Refusal): void
-  /** Writes what was remembered, a row for each different one; what cannot be written is kept for the next time. */
+  /** Writes one entry per distinct refusal; entries that cannot be written are kept for the next flush. */
   flush(): Promise<void>
 }
 
-/** What somebody may not do; that he asked wrongly, or at a bad moment, is of no interest. */
+/** Refusals for lack of a right or a quota; invalid input and unavailability are not audited. */
 const audited: ReadonlySet<ErrorCode> = new Set(['DENIED', 'TOOL_NOT_FOUND', 'RATE_LIMITED'])
 const longestText = 500
 
 /**
- * How exactly refusals are told apart until the next flush, the most exact first. What finds no room at one level is counted
- * at the next, so that whoever asks for very many different things blurs what he did himself, and nobody else's doings.
+ * Levels of detail of refusals until the next flush, the most detailed first. A refusal beyond the limit of one level
+ * is counted at the next, so that a principal with many different refusals loses only its own details.
  */
 const levels: readonly Level[] = [
-  { of: (refusal) => refusal, room: { principal: 50, tenant: 1_000, all: 10_000 } },
-  { of: ({ reason: _reason, ...who }) => ({ ...who, tool: '' }), room: { tenant: 5_000, all: 10_000 } },
-  { of: ({ tenant, code, config }) => ({ tenant, principal: '', tool: '', code, config }), room: { all: 10_000 } },
-  { of: () => ({ tenant: '', principal: '', tool: '', code: 'RATE_LIMITED', config: '' }), room: {} },
+  { of: (refusal) => refusal, quota: { principal: 50, tenant: 1_000, all: 10_000 } },
+  { of: ({ reason: _reason, ...who }) => ({ ...who, tool: '' }), quota: { tenant: 5_000, all: 10_000 } },
+  { of: ({ tenant, code, config }) => ({ tenant, principal: '', tool: '', code, config }), quota: { all: 10_000 } },
+  { of: () => ({ tenant: '', principal: '', tool: '', code: 'RATE_LIMITED', config: '' }), quota: {} },
 ]
 
 interface Level {
   of(refusal: Refusal): Refusal
-  /** Rows of one principal, of one tenant and of all; without a number there is always room. */
-  readonly room: { readonly principal?: number; readonly tenant?: number; readonly all?: number }
+  /** Limits of entries per principal, per tenant and in total; none when absent. */
+  readonly quota: { readonly principal?: number; readonly tenant?: number; readonly all?: number }
 }
 
 interface Kept {
@@ -175,16 +176,16 @@ interface Kept {
   times: number
 }
 
-/** What was refused since the last flush. */
+/** Counts refusals since the last flush. */
 function createTally() {
   const kept = new Map<string, Kept>()
   const used = new Map<string, number>()
-  /** Takes room for one more row, or tells that there is none. */
-  const takeRoom = ({ tenant, principal }: Refusal, level: number, { room }: Level): boolean => {
+  /** Reserves one more entry; false when the limit is reached. */
+  const takeFromQuota = ({ tenant, principal }: Refusal, level: number, { quota }: Level): boolean => {
     const bounds = [
-      [JSON.stringify([level, tenant, principal]), room.principal],
-      [JSON.stringify([level, tenant]), room.tenant],
-      [JSON.stringify([level]), room.all],
+      [JSON.stringify([level, tenant, principal]), quota.principal],
+      [JSON.stringify([level, tenant]), quota.tenant],
+      [JSON.stringify([level]), quota.all],
     ] as const
     if (bounds.some(([key, most]) => most !== undefined && (used.get(key) ?? 0) >= most)) return false
     for (const [key, most] of bounds) if (most !== undefined) used.set(key, (used.get(key) ?? 0) + 1)
@@ -192,15 +193,15 @@ function createTally() {
   }
   return {
     kept,
-    /** Counts at the first level from this one on that knows of it or has room. */
+    /** Counts at the first level, from this one on, that has the refusal or is below its limit. */
     count(refusal: Refusal, times: number, from = 0): void {
       for (const [index, level] of levels.entries()) {
         if (index < from) continue
-        const told = level.of(refusal)
-        const key = JSON.stringify(Object.values(told))
+        const counted = level.of(refusal)
+        const key = JSON.stringify(Object.values(counted))
         const known = kept.get(key)
         if (known !== undefined) known.times += times
-        else if (takeRoom(told, index, level)) kept.set(key, { refusal: told, level: index, times })
+        else if (takeFromQuota(counted, index, level)) kept.set(key, { refusal: counted, level: index, times })
         else continue
         return
       }

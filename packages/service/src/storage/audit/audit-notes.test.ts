@@ -4,7 +4,7 @@ import { testOnDatabases } from '../calls.fixture.ts'
 import { noteAudit } from './entries.ts'
 
 testOnDatabases({
-  'a note says who did what to what, without secrets and without end': async ({ database }) => {
+  'an admin entry has principal, action and target, with redacted secrets and bounded size': async ({ database }) => {
     const who = { tenant: 'acme', principal: 'ada\0', action: 'keys.create' }
     await noteAudit(database, { ...who, target: 'k1', details: { name: 'ci', apiKey: 'gk_1', list: [{ token: 't' }] } })
     await noteAudit(database, { ...who, target: 'x'.repeat(9_000), details: { long: 'y'.repeat(9_000) } })
@@ -24,7 +24,7 @@ testOnDatabases({
     ])
   },
 
-  'a note is there exactly when what it tells of is': async ({ database }) => {
+  'an admin entry is rolled back with the transaction it belongs to': async ({ database }) => {
     const note = { tenant: 'acme', principal: 'ada', action: 'keys.revoke', target: 'k1' }
     const work = database.transaction(async (queries) => {
       await noteAudit(queries, note)

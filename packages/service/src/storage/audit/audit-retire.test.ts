@@ -11,7 +11,7 @@ const key = sealKey('the key of the service')
 const other = sealKey('the key before that one')
 const keys = [key]
 
-/** Rows 1 to 20 under seals 1 to 4, five each, that old and made with the key; nothing else is there. */
+/** Resets the audit log to entries 1 to 20 under seals 1 to 4 of five entries each, keyed and `days` old. */
 async function prepare(database: Database, days: number): Promise<void> {
   await tamper(database, 'truncate audit, audit_seals restart identity')
   await sealedRows(database, 20, 5, key)
@@ -27,7 +27,7 @@ async function resealed(database: Database, head?: string): Promise<AuditVerdict
   return verified(database, { keys, head })
 }
 
-/** Cuts off seals 1 and 2 with their rows, and answers what a note of the retention would say of them. */
+/** Deletes seals 1 and 2 with their entries; returns the details of a matching `audit.retire` entry. */
 async function cut(database: Database): Promise<{ [name: string]: unknown }> {
   const [last] = await database.query<{ hash: string }>('select hash from audit_seals where n = 2')
   await tamper(database, 'delete from audit where seq <= 10', 'delete from audit_seals where n <= 2')
@@ -40,7 +40,7 @@ async function note(database: Database, details: object): Promise<void> {
 }
 
 testOnDatabases({
-  'a start that was cut off does not pass for a retirement because a row says so': async ({ database }) => {
+  'a deleted start of the chain is reported although an entry claims that it was retired': async ({ database }) => {
     await prepare(database, 0)
     const { head } = await verified(database, { keys })
     const said = await cut(database)
@@ -58,13 +58,11 @@ testOnDatabases({
       }
     }
     const { ok, retired } = await verified(database)
-    assert.equal(ok, false, 'nor without the key')
+    assert.equal(ok, false, 'also without the key')
     assert.equal(retired?.proven, false)
   },
 
-  'what the retention removed is proven with the key, also when somebody adds a note behind it': async ({
-    database,
-  }) => {
+  'a retirement is proven with the key, also when a forged retire entry follows it': async ({ database }) => {
     await prepare(database, 3)
     const { head } = await verified(database, { keys })
     assert.equal(await retire(database, keys, 2), 10)
@@ -76,7 +74,7 @@ testOnDatabases({
     assert.deepEqual([again.ok, again.retired?.seal, again.retired?.uptoSeq], [true, 4, 20])
   },
 
-  'a proof is for one seal of one chain, and by a key that is known': async ({ database }) => {
+  'the proof of a retirement is valid for one seal, and only with a known key': async ({ database }) => {
     await prepare(database, 3)
     await retire(database, [other, key], 1)
     assert.equal((await resealed(database)).findings[0]?.what, 'unproven')
@@ -85,7 +83,7 @@ testOnDatabases({
     assert.deepEqual(places(await verified(database, { keys: [key, other] })), ['seal - in 1'])
   },
 
-  'seals that somebody made to look old are not retired, nor those whose key is not known': async ({ database }) => {
+  'retireAudit refuses seals with a forged time or an unknown key': async ({ database }) => {
     const tried: [days: number, statements: string[], said: RegExp][] = [
       [1.5, ["update audit_seals set sealed_at = sealed_at - interval '9 days' where n <= 2"], /seal 2 was changed/],
       [3, ["update audit_seals set key_id = 'f00' where n <= 3"], /seal 3 .* not known here, f00; name it/],
@@ -99,6 +97,6 @@ testOnDatabases({
     }
     await prepare(database, 1.5)
     await tamper(database, "update audit set at = at - interval '9 days'")
-    assert.equal(await retire(database), 0, 'a seal that is young holds no old row')
+    assert.equal(await retire(database), 0, 'a young seal covers no old entry')
   },
 })

@@ -5,7 +5,7 @@ import { digestSql, hashOf, noHash, readAudit, type Seal, type SealKey } from '.
 import { createSealer } from './sealer.ts'
 import { type VerifyOptions, verifyAudit } from './verify.ts'
 
-/** A row as the service writes it. */
+/** An entry as the service writes it. */
 export function someRow(given: Row = {}): Row {
   return {
     tenant: 'acme',
@@ -32,7 +32,7 @@ export function verified(database: Queries, options: VerifyOptions = {}): Promis
   return verifyAudit(readAudit(database, new AbortController().signal), options)
 }
 
-/** Does what only somebody who owns the database can do, past every guard in it. */
+/** Runs statements as the owner of the database, without triggers. */
 export async function tamper(database: Database, ...statements: readonly string[]): Promise<void> {
   await database.transaction(async (queries) => {
     await queries.query('set local role none')
@@ -43,7 +43,7 @@ export async function tamper(database: Database, ...statements: readonly string[
   })
 }
 
-/** Makes all rows and seals so many days older, as if they had been written and sealed with that key then. */
+/** Makes all entries and seals `days` older, as if written and sealed with the key then. */
 export async function age(database: Database, days: number, key?: SealKey): Promise<void> {
   const seals: Seal[] = []
   await tamper(database, `update audit set at = at - interval '${days} days'`)
@@ -66,7 +66,7 @@ export async function age(database: Database, days: number, key?: SealKey): Prom
 type Digest = { digest: string }
 const digestsSql = `select encode(${digestSql}, 'hex') as digest from audit where seq > $1 and seq <= $2 order by seq`
 
-/** What was found, in short: `changed 7 in 2`. */
+/** The findings in short form: `changed 7 in 2`. */
 export function places({ findings }: AuditVerdict): string[] {
   return findings.map(({ what, seq, seal }) => [what, seq ?? '-', 'in', seal ?? '-'].join(' '))
 }

@@ -12,7 +12,7 @@ const identity = { principal: 'alice', tenant: 'acme', permissions: ['some:thing
 const inputSchema = { type: 'object' } as const
 
 const real = { skip: !hasProgram('postgres') && 'PostgreSQL is not installed' }
-test('a privileged tool does not start while its intent cannot be put on record', real, async (t) => {
+test('a privileged tool does not start while its intent cannot be written to the audit log', real, async (t) => {
   const server = await startPostgres()
   t.after(() => server.stop())
   const database = await openPostgres({ url: server.url, connectMs: 1_000 })
@@ -21,7 +21,12 @@ test('a privileged tool does not start while its intent cannot be put on record'
   const ran: string[] = []
   const tool = (name: string, given: { permissions?: string[]; approval?: 'always' }) =>
     defineTool({
-      ...{ namespace: 'some', name, description: 'Notes that it ran.', inputSchema, effect: 'read', ...given },
+      namespace: 'some',
+      name,
+      description: 'Notes that it ran.',
+      inputSchema,
+      effect: 'read',
+      ...given,
       run: () => ran.push(name),
     })
   const executor = createExecutor({
@@ -48,7 +53,7 @@ test('a privileged tool does not start while its intent cannot be put on record'
       ['privileged', 'intent'],
       ['asked', 'intent'],
     ],
-    'what is claimed and ended is put on record with the claim and the outcome',
+    'start and end entries are written with the claim and the outcome',
   )
   assert.match(String(rows[1]?.details), /"args":\{"user":"a"\},"approvedBy":"bob"/)
 
@@ -57,7 +62,11 @@ test('a privileged tool does not start while its intent cannot be put on record'
   assert.deepEqual(await run('privileged', 'a'), refused)
   assert.deepEqual(await run('asked', 'b'), refused)
   assert.deepEqual(await run('privileged', 'chain.step'), refused)
-  assert.deepEqual(await run('plain', 'chain.other'), refused, 'nor does a call inside a chain, whose only row this is')
+  assert.deepEqual(
+    await run('plain', 'chain.other'),
+    refused,
+    'a call inside a chain, whose only entry this is, does not start either',
+  )
   assert.deepEqual(ran, [])
   await server.restart()
   assert.deepEqual(await run('privileged', 'c'), ['ok', undefined, undefined])

@@ -5,7 +5,7 @@ import { addRows, testOnDatabases } from '../calls.fixture.ts'
 import { someRow } from './audit.fixture.ts'
 import { type AuditRow, digestOf, digestSql, rowColumns } from './entries.ts'
 
-/** Anything that a column can hold, and above all what would end a text or look like the next one. */
+/** Any value of a column, above all text that could be mistaken for the end of a field or the start of the next. */
 const hostile = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 20 }).map((text) => text.replaceAll('\0', '')),
   fc.constantFrom(
@@ -54,7 +54,7 @@ const insertSql = `
     worker text, status text, code text, config text, details text, at timestamptz, micros integer)`
 
 testOnDatabases({
-  'the digest of a row is the same in SQL and in JavaScript, whatever the row holds': async ({ database }) => {
+  'SQL and JavaScript compute the same digest for any entry': async ({ database }) => {
     await fc.assert(
       fc.asyncProperty(fc.array(rows, { minLength: 20, maxLength: 40 }), async (list) => {
         await database.query(insertSql, [JSON.stringify(list)])
@@ -67,7 +67,7 @@ testOnDatabases({
     )
   },
 
-  'the time zone of who asks makes no difference': async ({ database }) => {
+  'the digest does not depend on the time zone of the connection': async ({ database }) => {
     await addRows(database, 'audit', [someRow()])
     const digests = await database.transaction(async (queries) => {
       const found: unknown[] = []
@@ -84,18 +84,44 @@ testOnDatabases({
   },
 })
 
-test('rows that differ in one column, or in where its text ends, have different digests', () => {
+test('entries that differ in one column, or in the boundary between two, have different digests', () => {
   const row: AuditRow = {
-    ...{ seq: 1, at: '2026-01-01T00:00:00.000000Z', tenant: 'a', principal: 'b', callId: 'c', fence: 1, phase: 'd' },
-    ...{ tool: 'e', worker: null, status: null, code: null, config: null, details: null },
+    seq: 1,
+    at: '2026-01-01T00:00:00.000000Z',
+    tenant: 'a',
+    principal: 'b',
+    callId: 'c',
+    fence: 1,
+    phase: 'd',
+    tool: 'e',
+    worker: null,
+    status: null,
+    code: null,
+    config: null,
+    details: null,
   }
   const others: Partial<AuditRow>[] = [
-    ...[{ seq: 2 }, { seq: 11 }, { fence: 11 }, { fence: 0 }, { at: '2026-01-01T00:00:00.000001Z' }],
-    ...[{ tenant: 'A' }, { tenant: 'ab', principal: '' }, { tenant: '', principal: 'ab' }, { phase: 'de', tool: '' }],
-    ...[{ worker: '' }, { worker: '-' }, { status: '' }, { worker: 'x' }, { status: 'x' }, { details: 'x' }],
-    ...[{ tenant: 'a1:b' }, { worker: '-1:x' }, { at: 'infinity' }, { at: '12026-01-01T00:00:00.000000Z' }],
+    { seq: 2 },
+    { seq: 11 },
+    { fence: 11 },
+    { fence: 0 },
+    { at: '2026-01-01T00:00:00.000001Z' },
+    { tenant: 'A' },
+    { tenant: 'ab', principal: '' },
+    { tenant: '', principal: 'ab' },
+    { phase: 'de', tool: '' },
+    { worker: '' },
+    { worker: '-' },
+    { status: '' },
+    { worker: 'x' },
+    { status: 'x' },
+    { details: 'x' },
+    { tenant: 'a1:b' },
+    { worker: '-1:x' },
+    { at: 'infinity' },
+    { at: '12026-01-01T00:00:00.000000Z' },
   ]
   const digests = [row, ...others.map((other) => ({ ...row, ...other }))].map((one) => digestOf(one).toString('hex'))
-  // What is no time has one digest, which no seal holds.
+  // All invalid times have one digest, which no seal contains.
   assert.equal(new Set(digests).size, digests.length - 1)
 })

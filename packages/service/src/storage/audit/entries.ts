@@ -2,7 +2,7 @@ import { createHash, createHmac, type Hash, type Hmac, hash } from 'node:crypto'
 import { createRedactor } from '@gantry/core/internal/json/redact'
 import { type Queries, storable } from '../databases/database.ts'
 
-/** A row of the audit record, as it is read and exported; `details` is its text as it stands. */
+/** An entry of the audit log, as it is read and exported; `details` is unparsed text. */
 export type AuditRow = {
   readonly seq: number
   /** In UTC, with microseconds. */
@@ -20,33 +20,33 @@ export type AuditRow = {
   readonly details: string | null
 }
 
-/** A time as text, the same wherever it is read. */
+/** SQL for a time as text, independent of the time zone of the connection. */
 export function utcSql(column: string): string {
   return `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 }
 
-/** What is selected to have an AuditRow. */
+/** The select list of an AuditRow. */
 export const rowColumns = `
   seq, ${utcSql('at')} as at, tenant, principal, call_id as "callId", fence, phase, tool, worker, status, code, config,
   details`
 
-/** The last number that was given out, as far as we count: rows behind it were put there by somebody. */
+/** The last number of the sequence; entries above it were not written by the service. */
 export const lastNumberSql = `(
   select least(coalesce(pg_sequence_last_value('audit_seq_seq'), 0), ${Number.MAX_SAFE_INTEGER}))`
 
-/** The first column of what is hashed, for a day on which there are more columns. */
+/** Version of the hashed format, in case columns are added. */
 const format = 1
 
 /**
- * The digest of a row in SQL, for sealing, where the rows are. It is over the binary form that PostgreSQL gives a row: for
- * each column the number of its type, its length in bytes or -1 for null, and its bytes, so that no two rows have the
- * same one; it takes a third of the time that a text does. Who verifies does not ask the database for it, which could
- * be made to lie, but uses `digestOf`.
+ * The digest of a row in SQL, for sealing, where the rows are. It is over the binary form that PostgreSQL gives a row:
+ * for each column the number of its type, its length in bytes or -1 for null, and its bytes, so that no two rows have
+ * the same one; it takes a third of the time that a text does. A verifier computes `digestOf` instead, because the
+ * database could be made to lie.
  */
 export const digestSql = `sha256(record_send(row(${format}, seq, at, fence, tenant, principal, call_id, phase, tool, worker,
   status, code, config, details)))`
 
-/** The same digest of a row that was read. */
+/** The digest of `digestSql`, computed from an entry that was read. */
 export function digestOf(row: AuditRow): Buffer {
   const { seq, at, fence, tenant, principal, callId, phase, tool, worker, status, code, config, details } = row
   const texts = [tenant, principal, callId, phase, tool, worker, status, code, config, details].map(textColumn)
@@ -64,7 +64,7 @@ export function digestOf(row: AuditRow): Buffer {
     .digest()
 }
 
-// The numbers of types, which are the same in every PostgreSQL.
+// Type OIDs, which are the same in every PostgreSQL.
 const int8 = 20
 const int4 = 23
 const text = 25
@@ -97,10 +97,10 @@ function textColumn(value: string | null): Buffer {
   return made
 }
 
-/** PostgreSQL counts from the year 2000. */
+/** PostgreSQL's epoch is the year 2000. */
 const epoch = BigInt(Date.UTC(2000, 0)) * 1_000n
 
-/** A time that no service wrote becomes a null, which no row that was sealed has. */
+/** An invalid time becomes null, which no sealed entry has. */
 function timeColumn(at: string): Buffer {
   const micros = microsecondsOf(at)
   return micros === 'none' ? column(timestamptz, -1, 0) : int8Column(BigInt(micros) - epoch, timestamptz)
@@ -108,7 +108,7 @@ function timeColumn(at: string): Buffer {
 
 const timeForm = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})Z$/
 
-/** Since 1970; of what is no time that a service wrote, a word that no digest was ever made of. */
+/** Microseconds since 1970; for an invalid time a text that no valid digest was computed from. */
 function microsecondsOf(at: string): string {
   const [, seconds = '', rest = ''] = timeForm.exec(at) ?? []
   const ms = Date.parse(`${seconds}Z`)
@@ -120,23 +120,23 @@ export type Seal = {
   readonly n: number
   /** The hash of the seal before; zeros for the first. */
   readonly prev: string
-  /** It stands for the rows after this number, up to and with `uptoSeq`. */
+  /** It covers the entries after this number, up to and including `uptoSeq`. */
   readonly afterSeq: number
   readonly uptoSeq: number
   readonly seqs: readonly number[]
-  /** Of each of those rows, one after the other, as hexadecimal text. */
+  /** The digests of those entries, concatenated, in hex. */
   readonly digests: string
   /** In UTC, with microseconds. */
   readonly sealedAt: string
-  /** Which key the hash was made with; null when without one. */
+  /** The key of the hash; null for a plain hash. */
   readonly keyId: string | null
   readonly hash: string
 }
 
-/** What the first seal has for the hash of the one before. */
+/** `prev` of the first seal. */
 export const noHash = '0'.repeat(64)
 
-/** A secret that seals are made with, so that whoever can write to the database alone cannot make one. */
+/** The secret of seals, so that write access to the database is not enough to forge one. */
 export interface SealKey {
   readonly id: string
   readonly secret: string
@@ -154,37 +154,48 @@ export function hashOf(seal: Omit<Seal, 'hash'>, key: SealKey | undefined): stri
   return hash.update(`${head.join(';')};${seqs.join(',')};${digests}`).digest('hex')
 }
 
-/** Characters that JSON leaves in and a terminal or another reader may take for more than text. */
+/** Characters that JSON does not escape and that terminals or other readers may interpret. */
 const unsafe = /[\u007f-\u009f\u2028\u2029]/g
 
 const members = {
   row: [
-    ...['kind', 'seq', 'at', 'tenant', 'principal', 'callId', 'fence', 'phase', 'tool'],
-    ...['worker', 'status', 'code', 'config', 'details'],
+    'kind',
+    'seq',
+    'at',
+    'tenant',
+    'principal',
+    'callId',
+    'fence',
+    'phase',
+    'tool',
+    'worker',
+    'status',
+    'code',
+    'config',
+    'details',
   ],
   seal: ['kind', 'n', 'prev', 'afterSeq', 'uptoSeq', 'seqs', 'digests', 'sealedAt', 'keyId', 'hash'],
   stray: ['kind', 'seq'],
 } as const
 
 /**
- * The one line that an export has for an entry, without its end: only the members that we know, always in the same order,
- * so that a line which says the same in other words, or says more, is found out by comparing.
+ * The canonical line of an entry in an export, without its line end: only known members, always in the same order, so
+ * that any other spelling is found by comparison.
  */
 export function lineOf(entry: AuditEntry): string {
   const text = JSON.stringify(entry, [...members[entry.kind]])
   return text.replace(unsafe, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
-/** What somebody did to the service itself: a key made, a policy changed, an approval decided, a call cancelled. */
+/** An administrator's action: a key made, a policy changed, an approval decided, a call cancelled. */
 export interface AuditNote {
   readonly tenant: string
-  /** Who did it. */
   readonly principal: string
-  /** What was done, as a word or two with a dot between, such as `keys.revoke`. */
+  /** The action, such as `keys.revoke`. */
   readonly action: string
-  /** The id of what it was done to: of a call where there is one, so that the note is found with the call. */
+  /** The id of the object; of a call when there is one, so that the entry is found with the call. */
   readonly target: string
-  /** Anything else worth keeping, as JSON; members whose key sounds like a secret are hidden, with length and digest. */
+  /** Further details, as JSON; members with secret names are redacted, with length and digest. */
   readonly details?: { readonly [name: string]: unknown }
 }
 
@@ -193,9 +204,9 @@ const longestDetails = 8_192
 const redactor = createRedactor()
 
 /**
- * Puts a note on the audit record. Given the queries of a transaction, the note is there exactly when what it tells of is,
- * which is how it should be called.
- * - Errors: the database's; whoever notes before he acts must not act then.
+ * Adds an entry to the audit log. Call it with the queries of the action's transaction, so that neither is committed
+ * without the other.
+ * - Errors: the database's; then an action that is recorded beforehand must not be done.
  */
 export async function noteAudit(queries: Queries, note: AuditNote): Promise<void> {
   const { tenant, principal, action, target, details } = note
@@ -213,8 +224,8 @@ const noteSql = `
   values ($1, $2, $3, 0, 'admin', $4, $5)`
 
 /**
- * One line of the whole record: a seal comes before its rows, and rows that have none yet come last. Behind them are the
- * numbers, as text, of rows that nobody can have written in order, because no such number was given out.
+ * One line of the whole record: a seal comes before its rows, and rows that have none yet come last. Behind them are
+ * the numbers, as text, of rows that the service did not write, because the sequence never gave out such a number.
  */
 export type AuditEntry =
   | ({ readonly kind: 'seal' } & Seal)
@@ -224,12 +235,12 @@ export type AuditEntry =
 const lowest = Number.MIN_SAFE_INTEGER
 const mostSeals = 20
 const mostRows = 2_000
-const mostStrays = 1_000
+const mostUnsequenced = 1_000
 
 /**
- * The whole audit record of all tenants with its seals, oldest first, in pieces that are read as they are asked for.
+ * The whole audit log of all tenants with its seals, oldest first, in pieces that are read on demand.
  * A seal and its rows are read by one statement, so that neither the sealer nor the retention come between; only when
- * somebody has put many more among them are the rest read by others.
+ * many foreign rows are among them are the rest read by further statements.
  */
 export async function* readAudit(queries: Queries, signal: AbortSignal): AsyncGenerator<AuditEntry, void> {
   let n = -1
@@ -250,7 +261,7 @@ export async function* readAudit(queries: Queries, signal: AbortSignal): AsyncGe
   for (;;) {
     signal.throwIfAborted()
     const [page] = await queries.query<{ seals: string; rows: string }>(pageSql, [n, seq, mostSeals, mostRows])
-    const seals = JSON.parse(page?.seals ?? '[]') as Seal[]
+    const seals: readonly Seal[] = JSON.parse(page?.seals ?? '[]')
     read = JSON.parse(page?.rows ?? '[]')
     next = 0
     const last = seals.at(-1)?.uptoSeq ?? null
@@ -260,15 +271,15 @@ export async function* readAudit(queries: Queries, signal: AbortSignal): AsyncGe
       yield* rowsUpto(seal.uptoSeq, last)
     }
     if (seals.length > 0) continue
-    // The last ones; a seal that is made from here on vouches for rows that were given as unsealed.
+    // The last page; a seal that is made from here on covers entries that were returned as unsealed.
     if (read.length > 0) yield* rowsUpto(Number.POSITIVE_INFINITY, null)
     break
   }
-  for (const { seq } of await queries.query<{ seq: string }>(straysSql, [lowest, mostStrays]))
+  for (const { seq } of await queries.query<{ seq: string }>(unsequencedSql, [lowest, mostUnsequenced]))
     yield { kind: 'stray', seq }
 }
 
-/** A seal as `Seal` has it, of a row of `audit_seals`. */
+/** SQL for a row of `audit_seals` as a `Seal`. */
 export const sealJsonSql = `
   json_build_object('n', n, 'prev', prev, 'afterSeq', after_seq, 'uptoSeq', upto_seq, 'seqs', seqs,
     'digests', encode(digests, 'hex'), 'sealedAt', ${utcSql('sealed_at')}, 'keyId', key_id, 'hash', hash)`
@@ -276,14 +287,14 @@ export const sealJsonSql = `
 const rowsSql = `
   select ${rowColumns} from audit where seq > $1 and seq <= coalesce($2, ${lastNumberSql}) order by seq limit $3`
 
-const straysSql = `
+const unsequencedSql = `
   select seq::text as seq from audit
   where seq <= $1 or seq > greatest(${lastNumberSql}, (select upto_seq from audit_seals order by n desc limit 1))
   order by audit.seq limit $2`
 
 /**
- * $1: the last seal that was read; $2: the last row; $3: seals at a time; $4: rows at a time. Together the seals have few
- * rows; when there are more than those, somebody put them there, and they are read before the next seals.
+ * $1: the last seal that was read; $2: the last row; $3: seals at a time; $4: rows at a time. Together the seals have
+ * few rows; more rows than those are foreign, and they are read before the next seals.
  */
 const pageSql = `
   with ahead as materialized (

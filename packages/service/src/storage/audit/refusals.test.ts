@@ -7,7 +7,9 @@ import { createRefusals, type Refusal } from './audit-log.ts'
 const refusal: Refusal = { tenant: 'acme', principal: 'carl', tool: 'some:tool', code: 'DENIED', config: 'v1' }
 
 testOnDatabases({
-  'the same refusal is one row that says how often, and what nobody is to blame for is none': async ({ database }) => {
+  'equal refusals become one entry with a count, and refusals with other codes are not audited': async ({
+    database,
+  }) => {
     const { add, flush } = createRefusals(database)
     for (let n = 0; n < 3; n++) add({ ...refusal, reason: 'No \0 way.' })
     add({ ...refusal, code: 'TOOL_NOT_FOUND', tool: 'x'.repeat(10_000) })
@@ -32,13 +34,13 @@ interface Row {
   readonly times: number
 }
 
-/** Refusals over a database that may be away, and the rows that came to be written. */
+/** Refusals over a database that can be made unavailable, and the entries that were written. */
 function rig() {
   const rows: Row[] = []
-  const state = { away: false }
+  const state = { unavailable: false }
   const queries: Queries = {
     async query(_sql, [text] = []) {
-      if (state.away) throw new Error('away')
+      if (state.unavailable) throw new Error('unavailable')
       for (const { details, ...row } of JSON.parse(String(text))) {
         rows.push({ ...row, times: JSON.parse(details ?? '{"times":1}').times })
       }
@@ -52,15 +54,15 @@ function rig() {
   return { ...createRefusals(queries), rows, state, times }
 }
 
-test('however many different ones a principal asks for, few are kept, and while the database is away none is lost', async () => {
+test('a principal gets at most 50 entries with a tool, the rest is counted, and an outage of the database loses none', async () => {
   const { add, flush, rows, state, times } = rig()
-  state.away = true
+  state.unavailable = true
   for (let n = 0; n < 5_000; n++) add({ ...refusal, tool: `tool ${n}`, reason: `reason ${n}` })
   for (let n = 0; n < 5_000; n++) add({ ...refusal, code: 'TOOL_NOT_FOUND', tool: `tool ${n}` })
-  await assert.rejects(flush(), /away/)
-  await assert.rejects(flush(), /away/)
+  await assert.rejects(flush(), /unavailable/)
+  await assert.rejects(flush(), /unavailable/)
   add({ ...refusal, tool: 'tool 0', reason: 'reason 0' })
-  state.away = false
+  state.unavailable = false
   await flush()
   assert.equal(rows.length, 52)
   assert.deepEqual([times({ tool: 'tool 0' }), times({ tool: 'tool 1' })], [[2], [1]])
@@ -68,7 +70,7 @@ test('however many different ones a principal asks for, few are kept, and while 
   assert.deepEqual(times({ principal: 'carl', tool: '', code: 'TOOL_NOT_FOUND' }), [5_000])
 })
 
-test('nobody uses up the room of others, neither of his own tenant nor of another', async () => {
+test('a principal with many refusals does not displace those of other principals or tenants', async () => {
   const { add, flush, times } = rig()
   for (let n = 0; n < 5_000; n++) add({ ...refusal, tool: `tool ${n}` })
   add({ ...refusal, principal: 'dora', tool: 'secret:read' })
@@ -78,11 +80,11 @@ test('nobody uses up the room of others, neither of his own tenant nor of anothe
   assert.deepEqual(times({ tenant: 'other', principal: 'carl', tool: 'secret:read' }), [1])
   for (let n = 0; n < 60; n++) add({ ...refusal, tool: `tool ${n}` })
   await flush()
-  assert.deepEqual(times({ tool: 'tool 59' }), [], 'the room is his again after a flush, and no more of it')
+  assert.deepEqual(times({ tool: 'tool 59' }), [], 'a flush gives the principal the same limit again')
   assert.deepEqual(times({ tool: 'tool 49' }), [1, 1])
 })
 
-test('a tenant of very many principals still names each of them, and leaves room for other tenants', async () => {
+test('a tenant with thousands of principals has an entry for each, and does not displace other tenants', async () => {
   const { add, flush, times } = rig()
   for (let n = 0; n < 3_000; n++) add({ ...refusal, principal: `one ${n}` })
   add({ ...refusal, tenant: 'other' })
@@ -93,7 +95,7 @@ test('a tenant of very many principals still names each of them, and leaves room
   assert.deepEqual(times({ tenant: 'other', principal: 'carl', tool: 'some:tool' }), [1])
 })
 
-test('whatever names come, memory is bounded, and every refusal is counted', async () => {
+test('the number of pending entries is bounded for any names, and every refusal is counted', async () => {
   const { add, flush, rows } = rig()
   for (let n = 0; n < 30_000; n++) add({ ...refusal, principal: `one ${n}` })
   for (let n = 0; n < 30_000; n++) add({ ...refusal, tenant: `tenant ${n}` })
@@ -105,6 +107,6 @@ test('whatever names come, memory is bounded, and every refusal is counted', asy
   )
   assert.ok(
     rows.some(({ tenant, principal }) => tenant === 'acme' && principal === ''),
-    'the rest of a tenant is its own',
+    'refusals of one tenant beyond the limit are counted under that tenant',
   )
 })

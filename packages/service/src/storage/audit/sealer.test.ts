@@ -7,30 +7,30 @@ import { openPostgres } from '../databases/postgres.ts'
 import { places, sealedRows, someRow, tamper, verified } from './audit.fixture.ts'
 import { createSealer } from './sealer.ts'
 
-/** A transaction that adds a row and waits to be told how to end. */
+/** A transaction that adds an audit entry and stays open until the test ends it. */
 async function openRow(transaction: (work: (queries: Queries) => Promise<void>) => Promise<void>) {
   const added = Promise.withResolvers<void>()
-  const told = Promise.withResolvers<void>()
+  const release = Promise.withResolvers<void>()
   const ended = transaction(async (queries) => {
     await addRows(queries, 'audit', [someRow({ call_id: 'late' })])
     added.resolve()
-    await told.promise
+    await release.promise
   })
   await Promise.race([added.promise, ended])
   return {
     commit(): Promise<void> {
-      told.resolve()
+      release.resolve()
       return ended
     },
     rollback(): Promise<void> {
-      told.reject(new Error('back'))
+      release.reject(new Error('back'))
       return ended.catch(() => undefined)
     },
   }
 }
 
 testOnDatabases({
-  'rows are sealed once, and each seal continues the one before': async ({ database }) => {
+  'each entry is sealed once, and each seal is chained to the one before': async ({ database }) => {
     const { seal } = createSealer({ database })
     assert.deepEqual(await seal(), { rows: 0 })
     await addRows(database, 'audit', [someRow(), someRow({ call_id: 'c2' })])
@@ -43,7 +43,7 @@ testOnDatabases({
     assert.deepEqual([ok, seals, rows, unsealed, head], [true, 2, 3, 0, second.head])
   },
 
-  'numbers that were taken back leave no trace and no doubt': async ({ database }) => {
+  'numbers of rolled-back entries leave a chain that verifies': async ({ database }) => {
     await addRows(database, 'audit', [someRow()])
     const back = database.transaction(async (queries) => {
       await addRows(queries, 'audit', [someRow(), someRow()])
@@ -56,7 +56,9 @@ testOnDatabases({
     assert.deepEqual([ok, rows], [true, 2])
   },
 
-  'many rows become several seals, and rows with long details fewer to each': async ({ database }) => {
+  'many entries are split over several seals, with fewer entries per seal when their details are long': async ({
+    database,
+  }) => {
     const add = (count: number, bytes: number): Promise<unknown> =>
       database.query(
         `insert into audit (tenant, principal, call_id, fence, phase, tool, details)
@@ -73,7 +75,7 @@ testOnDatabases({
     assert.deepEqual([ok, seals, rows], [true, 3 + 5 + 2, 2_511])
   },
 
-  'sealers beside each other and beside who writes make one chain': async ({ database }) => {
+  'concurrent sealers and writers produce one chain': async ({ database }) => {
     const sealers = Array.from({ length: 4 }, () => createSealer({ database }))
     const writing = { now: true }
     const write = async (name: number): Promise<void> => {
@@ -98,7 +100,7 @@ testOnDatabases({
     assert.ok(seals > 3, `${seals} seals`)
   },
 
-  'a row that somebody puts where a number was taken back is found': async ({ database }) => {
+  'verification reports an entry inserted under a rolled-back number': async ({ database }) => {
     await sealedRows(database, 4)
     await assert.rejects(
       database.transaction(async (queries) => {
@@ -118,14 +120,14 @@ testOnDatabases({
   },
 })
 
-test('who commits late is waited for, and nobody else waits', async (t) => {
+test('the sealer waits for open transactions with entries, and blocks no other transaction', async (t) => {
   const { database } = await postgresDatabase(t)
   const { seal } = createSealer({ database })
   const late = await openRow(database.transaction)
   await addRows(database, 'audit', [someRow()])
   for (let turn = 0; turn < 3; turn++) assert.deepEqual(await seal(), { rows: 0 })
   assert.deepEqual((await verified(database)).unsealed, 1)
-  // Others come and go meanwhile; what counts is who was there when the rows were first seen.
+  // Only transactions that were open when the sealer first saw the entries delay it.
   const another = await openRow(database.transaction)
   await late.commit()
   assert.equal((await seal()).rows, 2)
@@ -136,7 +138,7 @@ test('who commits late is waited for, and nobody else waits', async (t) => {
   assert.deepEqual([ok, rows, unsealed], [true, 3, 0])
 })
 
-test('a process that dies while it seals, or while it writes, leaves a chain that goes on', async (t) => {
+test('a process that is lost while it seals and writes leaves a chain that continues', async (t) => {
   const { database, url } = await postgresDatabase(t)
   const doomed = await openPostgres({ url })
   t.after(() => doomed.close())

@@ -13,12 +13,11 @@ import {
 } from './entries.ts'
 import { proofOf, retireAction, retiringPrincipal } from './verify.ts'
 
-/** Seals the audit record of all processes. */
+/** Seals the audit log of all processes. */
 export interface Sealer {
   /**
-   * Seals what can be sealed now. Whoever calls it every second has rows sealed a second or two after they were
-   * committed.
-   * - Concurrency: any number of processes; one seals at a time and the others leave it to him.
+   * Seals all entries that can be sealed now. Called every second, it seals an entry a second or two after its commit.
+   * - Concurrency: any number of processes; one seals at a time, and the others skip this interval.
    * - Errors: the database's; what was sealed before stays sealed.
    */
   seal(): Promise<Sealed>
@@ -32,19 +31,19 @@ interface Sealed {
 
 interface SealerOptions {
   readonly database: Pick<Database, 'query' | 'transaction'>
-  /** Seals are made with it; without one anybody who may write them can make them. */
+  /** The key of seals; without one, any writer of the table can make a valid seal. */
   readonly key?: SealKey | undefined
 }
 
-/** Rows of one seal, so that reading it is a matter of milliseconds. */
+/** Limit of entries per seal, so that reading one takes milliseconds. */
 const mostRows = 1_000
-/** Details in one seal, in bytes, beyond the first row. */
+/** Limit of bytes of details per seal, beyond the first entry. */
 const mostBytes = 1_000_000
-/** Seals at a time; who has a backlog comes back. */
+/** Limit of seals per call; a backlog is sealed by the next calls. */
 const mostSeals = 50
 const lockKey = 4_721_906_116
 
-/** What was to be seen: the last row that has a number of ours, and the transactions that may have taken a number below it and not committed yet. */
+/** A snapshot: the last visible entry, and the open transactions that may have taken a lower number. */
 interface Look {
   readonly upto: number
   readonly writers: readonly string[]
@@ -52,7 +51,7 @@ interface Look {
 
 /**
  * Numbers are given out in order but rows become visible when their transactions commit, and some never do. So a number
- * that is missing may only be passed over once nobody can fill it any more.
+ * that is missing may only be passed over once no transaction can fill it any more.
  *
  * Every transaction that adds to the record holds a lock on the table from before it takes its first number until it
  * ends. So a look, whose last row is R and at which transactions W held such a lock, is *settled* as soon as none of W
@@ -61,7 +60,7 @@ interface Look {
  */
 export function createSealer({ database, key }: SealerOptions): Sealer {
   let waiting: Look | undefined
-  /** The number up to which every row that will ever be is visible; 0 when there is nothing new to say. */
+  /** The number up to which all entries are visible for good; 0 when it is not known yet. */
   const settle = (look: Look): number => {
     const before = waiting
     if (look.writers.length === 0) {
@@ -74,7 +73,8 @@ export function createSealer({ database, key }: SealerOptions): Sealer {
   }
   const sealAll = async (): Promise<Sealed> => {
     const [row] = await database.query<LookRow>(lookSql)
-    const { upto, sealed, writers } = row as LookRow
+    if (row === undefined) return { rows: 0 }
+    const { upto, sealed, writers } = row
     const final = upto === null ? 0 : settle({ upto, writers: JSON.parse(writers) })
     let rows = 0
     let last: Seal | undefined
@@ -89,7 +89,7 @@ export function createSealer({ database, key }: SealerOptions): Sealer {
   let turn: Promise<unknown> = Promise.resolve()
   return {
     seal() {
-      // One look after the other: an older one would take writers for gone that had not begun when it was taken.
+      // One look at a time: an older one would miss writers that started after it.
       const sealing = turn.then(sealAll)
       turn = sealing.catch(() => undefined)
       return sealing
@@ -97,7 +97,7 @@ export function createSealer({ database, key }: SealerOptions): Sealer {
   }
 }
 
-/** Makes the next seal; undefined when there is nothing to seal, or somebody else is at it. */
+/** Makes the next seal; undefined when there is nothing to seal, or another process is sealing. */
 async function sealNext(queries: Queries, final: number, key: SealKey | undefined): Promise<Seal | undefined> {
   const [lock] = await queries.query<{ mine: boolean }>('select pg_try_advisory_xact_lock($1) as mine', [lockKey])
   if (lock?.mine !== true) return undefined
@@ -106,7 +106,13 @@ async function sealNext(queries: Queries, final: number, key: SealKey | undefine
   const { n, prev, after, seqs, digests, at, rest } = next
   const list: number[] = JSON.parse(seqs)
   const plain: Omit<Seal, 'hash'> = {
-    ...{ n, prev, afterSeq: after, seqs: list, digests, sealedAt: at, keyId: key?.id ?? null },
+    n,
+    prev,
+    afterSeq: after,
+    seqs: list,
+    digests,
+    sealedAt: at,
+    keyId: key?.id ?? null,
     uptoSeq: rest ? (list.at(-1) ?? after) : final,
   }
   const hash = hashOf(plain, key)
@@ -136,7 +142,7 @@ const lookSql = `
         and database = (select oid from pg_database where datname = current_database())
     ) as writers`
 
-// A statement of its own after the lock was had, so that it sees the seal of whoever had it before.
+// A statement of its own after the lock was taken, so that it sees the seal of the lock's previous owner.
 const nextSql = `
   with last as materialized (
     select n, hash, upto_seq from audit_seals order by n desc limit 1
@@ -163,24 +169,24 @@ const insertSql = `
   values ($1, $2, $3, $4, array(select json_array_elements_text($5::json)::bigint), decode($6, 'hex'), $7, $8, $9)`
 
 interface RetireOptions {
-  /** How long a row is kept; a day at least, whatever it says. */
+  /** How long an entry is kept; at least a day. */
   readonly keepMs: number
   /** Seals at a time. */
   readonly most: number
-  /** The first proves that the retention removed what is gone, and all of them verify; without one nothing can. */
+  /** The first signs the proof that retention removed entries; all verify. Without a key there is no proof. */
   readonly keys: readonly SealKey[]
 }
 
 const leastMs = 86_400_000
 
 /**
- * Removes the oldest seals with their rows, once they are older than the retention, and answers how many rows went. For the
- * queries of a transaction.
+ * Removes the oldest seals with their entries, once they are older than the retention, and returns the number of
+ * entries. Must run within a transaction.
  *
- * With a key, what is removed is proven. Whoever owns the database can say of any seal that it is old, so first the last of
+ * With a key, what is removed is proven. The owner of the database can claim that any seal is old, so first the last of
  * them is verified, with the time that stands in its hash; those before it are older.
- * - Errors: INTERNAL for a seal that is not as it was made, or whose key is not known; nothing is removed then, so that what
- *   shows it stays. Otherwise the database's.
+ * - Errors: INTERNAL for a seal that is not as it was made, or whose key is not known; nothing is removed then, so that
+ *   what shows it stays. Otherwise the database's.
  */
 export async function retireAudit(queries: Queries, { keepMs, most, keys }: RetireOptions): Promise<number> {
   const [key] = keys
@@ -191,11 +197,14 @@ export async function retireAudit(queries: Queries, { keepMs, most, keys }: Reti
   if (found === undefined || found.last === null) return 0
   const last: Seal = JSON.parse(found.last)
   const fault = faultOf(last, keys, cutoff)
-  if (fault !== undefined) throw new ToolError('INTERNAL', `Nothing of the audit record is removed: ${fault}.`)
+  if (fault !== undefined) throw new ToolError('INTERNAL', `No audit entry was removed: ${fault}.`)
   const rows = await retire(queries, keepMs, found.seals)
   const retirement = { seal: last.n, hash: last.hash, uptoSeq: last.uptoSeq }
   await noteAudit(queries, {
-    ...{ tenant: '', principal: retiringPrincipal, action: retireAction, target: '' },
+    tenant: '',
+    principal: retiringPrincipal,
+    action: retireAction,
+    target: '',
     details: { ...retirement, keyId: key.id, proof: proofOf(retirement, key) },
   })
   return rows
@@ -206,7 +215,7 @@ async function retire(queries: Queries, keepMs: number, most: number): Promise<n
   return retired?.rows ?? 0
 }
 
-/** One from before there was a key counts too: were it made anew, the seals behind it would not continue it. */
+/** A seal without a key from before the first key is valid too: a forged one would break the chain behind it. */
 function faultOf(seal: Seal, keys: readonly SealKey[], cutoff: number): string | undefined {
   const key = keys.find(({ id }) => id === seal.keyId)
   if (seal.keyId !== null && key === undefined) {
@@ -216,12 +225,12 @@ function faultOf(seal: Seal, keys: readonly SealKey[], cutoff: number): string |
   return Date.parse(seal.sealedAt) < cutoff ? undefined : `seal ${seal.n} is not old enough`
 }
 
-/** The one that `retire_audit` takes, so that nobody else retires in between. */
+/** The lock that `retire_audit` takes, so that no other process retires in between. */
 const retireLockKey = 4_721_906_115
 
 type Expired = { seals: number; last: string | null }
 
-/** $1: how long rows are kept; $2: seals at a time; $3: the time before which a seal must have been made, by our own clock. */
+/** $1: how long entries are kept; $2: the limit of seals; $3: the latest time of a seal, by this machine's clock. */
 const expiredSql = `
   with cutoff as materialized (
     select least(now() - greatest($1, ${leastMs}) * interval '1 millisecond', $3::timestamptz) as at

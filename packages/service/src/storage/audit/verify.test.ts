@@ -9,14 +9,15 @@ import { hasProgram, searchPath } from '../../../../../scripts/engines/packages.
 import { postgresDatabase } from '../../../test/databases.fixture.ts'
 import { addRows, testOnDatabases } from '../calls.fixture.ts'
 import { places, sealedRows, someRow, tamper, verified } from './audit.fixture.ts'
-import { createAuditControl, readAuditFile } from './audit-control.ts'
+import { createAuditControl } from './audit-control.ts'
+import { readAuditFile } from './audit-file.ts'
 import { sealKey } from './entries.ts'
 import { createSealer } from './sealer.ts'
 import { verifyAudit } from './verify.ts'
 
 const { signal } = new AbortController()
 
-/** Rows 1 to 20 under seals 1 to 4, five each: what somebody does to them, and what is found. */
+/** Changes to entries 1 to 20 under seals 1 to 4, five each, with the findings that verification must report. */
 const tampering: { readonly [what: string]: readonly [statements: readonly string[], found: readonly string[]] } = {
   nothing: [[], []],
   'one byte of a row': [['update audit set details = \'{"n":8}\' where seq = 7'], ['changed 7 in 2']],
@@ -28,8 +29,8 @@ const tampering: { readonly [what: string]: readonly [statements: readonly strin
     ["update audit set principal = 'alic', call_id = 'ec13' where seq = 13"],
     ['changed 13 in 3'],
   ],
-  'a row away': [['delete from audit where seq = 11'], ['missing 11 in 3']],
-  'the last row away': [['delete from audit where seq = 20'], ['missing 20 in 4']],
+  'a row removed': [['delete from audit where seq = 11'], ['missing 11 in 3']],
+  'the last row removed': [['delete from audit where seq = 20'], ['missing 20 in 4']],
   'a row for another': [
     [
       'delete from audit where seq = 12',
@@ -79,13 +80,13 @@ const tampering: { readonly [what: string]: readonly [statements: readonly strin
     ['seal - in 4'],
   ],
   'a number in a seal': [['update audit_seals set seqs[2] = 99 where n = 1'], ['seal - in 1']],
-  'a seal away': [['delete from audit_seals where n = 2'], ['seal - in 2']],
-  'the first seal away': [['delete from audit_seals where n = 1'], ['seal - in 1']],
-  'a seal away with its rows': [
+  'a seal removed': [['delete from audit_seals where n = 2'], ['seal - in 2']],
+  'the first seal removed': [['delete from audit_seals where n = 1'], ['seal - in 1']],
+  'a seal removed with its rows': [
     ['delete from audit_seals where n = 2', 'delete from audit where seq between 6 and 10'],
     ['seal - in 2'],
   ],
-  'the first seals away with their rows': [
+  'the first seals removed with their rows': [
     ['delete from audit_seals where n <= 2', 'delete from audit where seq <= 10'],
     ['seal - in 1'],
   ],
@@ -96,7 +97,7 @@ const tampering: { readonly [what: string]: readonly [statements: readonly strin
 }
 
 testOnDatabases({
-  'whatever is done to rows or seals is found, and where': async ({ database }) => {
+  'verification reports every change of entries or seals with its position': async ({ database }) => {
     for (const [what, [statements, found]] of Object.entries(tampering)) {
       await tamper(database, 'truncate audit, audit_seals restart identity')
       await sealedRows(database, 20)
@@ -109,13 +110,13 @@ testOnDatabases({
     }
   },
 
-  'that the end was cut off, or made anew, shows with a head from before': async ({ database }) => {
+  'a truncated or rewritten end of the chain is reported when an earlier head is given': async ({ database }) => {
     await tamper(database, 'truncate audit, audit_seals restart identity')
     await sealedRows(database, 20)
     const { head } = await verified(database)
     assert.equal((await verified(database, { head })).ok, true)
     await tamper(database, 'delete from audit_seals where n = 4', 'delete from audit where seq > 15')
-    assert.equal((await verified(database)).ok, true, 'nothing else can show it')
+    assert.equal((await verified(database)).ok, true, 'undetectable without an earlier head')
     assert.deepEqual(places(await verified(database, { head })), ['head - in 4'])
     await sealedRows(database, 5)
     assert.equal((await verified(database)).ok, true)
@@ -125,15 +126,19 @@ testOnDatabases({
     }
   },
 
-  'who has the database but not the key cannot make a seal': async ({ database }) => {
+  'a seal cannot be forged with access to the database but without the key': async ({ database }) => {
     await tamper(database, 'truncate audit, audit_seals restart identity')
     const [key, other] = [sealKey('the key of the service'), sealKey('a guess')]
     await sealedRows(database, 10)
     await sealedRows(database, 10, 5, key)
-    assert.equal((await verified(database, { keys: [other, key] })).ok, true, 'those before there was a key count too')
+    assert.equal(
+      (await verified(database, { keys: [other, key] })).ok,
+      true,
+      'seals from before the first key are valid too',
+    )
     assert.deepEqual(places(await verified(database)), ['key - in 3', 'key - in 4'])
     assert.deepEqual(places(await verified(database, { keys: [other] })), ['key - in 3', 'key - in 4'])
-    // All of it made anew after a change, as somebody would who knows how but not with what.
+    // An attacker who knows the algorithm but not the key reseals everything after a change.
     await tamper(database, "update audit set principal = 'mallory' where seq = 2", 'delete from audit_seals')
     await sealedRows(database, 0)
     assert.equal((await verified(database)).ok, true)
@@ -143,10 +148,13 @@ testOnDatabases({
     await sealedRows(database, 0, 5, { id: key.id, secret: 'a guess' })
     assert.deepEqual(places(await verified(database, { keys: [key] })), ['seal - in 1'])
     await sealedRows(database, 5)
-    assert.ok(places(await verified(database, { keys: [key] })).includes('seal - in 2'), 'nor go on without one')
+    assert.ok(
+      places(await verified(database, { keys: [key] })).includes('seal - in 2'),
+      'the chain does not continue without a key',
+    )
   },
 
-  'what the retention removed is missing rightly, and whatever else is missing is not': async ({ database }) => {
+  'verification accepts what retention removed, and reports anything else that is missing': async ({ database }) => {
     const prepare = async (): Promise<void> => {
       await tamper(database, 'truncate audit, audit_seals restart identity')
       await sealedRows(database, 20)
@@ -179,7 +187,7 @@ testOnDatabases({
     }
   },
 
-  'the service adds and seals rows, and changes or removes none': async ({ database }) => {
+  'the service role can add and seal entries, but not change or remove them': async ({ database }) => {
     await tamper(database, 'truncate audit, audit_seals restart identity')
     const service = database.asService()
     await sealedRows(service, 10)
@@ -207,7 +215,7 @@ testOnDatabases({
     assert.deepEqual([ok, rows], [true, 10])
   },
 
-  'the retention takes no row that is younger than a day, and never the newest seal': async ({ database }) => {
+  'retire_audit removes no entry younger than a day, and never the newest seal': async ({ database }) => {
     await sealedRows(database, 10)
     const service = database.asService()
     const retire = async (ms: number): Promise<unknown> =>
@@ -218,7 +226,7 @@ testOnDatabases({
     assert.equal((await database.query('select n from audit_seals')).length, 1)
   },
 
-  'an export says the same elsewhere, and shows what was done to it': async ({ database }, t) => {
+  'an export verifies to the same verdict as the database, and changes of it are reported': async ({ database }, t) => {
     await tamper(database, 'truncate audit, audit_seals restart identity')
     await sealedRows(database, 12)
     await addRows(database, 'audit', [someRow({ details: 'not sealed \u009b yet\u2028' })])
@@ -255,7 +263,7 @@ testOnDatabases({
 })
 
 const dumping = { skip: !hasProgram('pg_dump') && 'pg_dump is not installed' }
-test('a database that was dumped and restored elsewhere is verified and sealed as before', dumping, async (t) => {
+test('a dumped and restored database verifies and can be sealed further', dumping, async (t) => {
   const [from, to] = [await postgresDatabase(t), await postgresDatabase(t)]
   await sealedRows(from.database, 12)
   await addRows(from.database, 'audit', [someRow()])

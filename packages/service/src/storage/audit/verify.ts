@@ -3,20 +3,21 @@ import { type AuditFinding, type AuditVerdict, ToolError } from '@gantry/contrac
 import { type AuditEntry, type AuditRow, digestOf, hashOf, noHash, type Seal, type SealKey } from './entries.ts'
 
 export interface VerifyOptions {
-  /** All that seals were made with. */
+  /** All keys of seals. */
   readonly keys?: readonly SealKey[]
-  /** A head of before, which must still be in the chain. */
+  /** An earlier head, which must still be in the chain. */
   readonly head?: string | undefined
 }
 
-/** An entry with, when it stands in a file otherwise than an export writes it, the number of its line. */
+/** An entry of a file; `oddLine` is its line number when the line differs from what an export writes. */
 export type ReadEntry = AuditEntry & { readonly oddLine?: number }
 
 /**
- * Whether the audit record is as it was sealed: every seal unchanged and in its place, every row under it there and
- * unchanged, and none besides. The seals that the retention removed are missing at one place, and its last note on the
+ * Whether the audit log is as it was sealed: every seal unchanged and in its place, every row under it present and
+ * unchanged, and no other row. The seals that the retention removed are missing at one place, and its last note on the
  * record says which; with keys, only a note that is proven with one.
- * - Errors: INPUT_INVALID for a head that is none, and those of `entries`; what is wrong with the record is in the verdict.
+ * - Errors: INPUT_INVALID for a head that is none, and those of `entries`; what is wrong with the record is in the
+ *   verdict.
  */
 export async function verifyAudit(
   entries: AsyncIterable<ReadEntry>,
@@ -30,7 +31,7 @@ export async function verifyAudit(
   for await (const entry of entries) {
     if (entry.oddLine !== undefined) tellOfLine(entry, entry.oddLine, findings)
     if (entry.kind === 'row') rows.take(entry)
-    else if (entry.kind === 'stray') rows.stray(entry.seq)
+    else if (entry.kind === 'stray') rows.unsequenced(entry.seq)
     else {
       rows.under(entry, chain.take(entry))
       if (entry.n === wanted?.n) met = entry.hash
@@ -42,10 +43,13 @@ export async function verifyAudit(
   if (wanted !== undefined) checkHead(wanted, met, retired, findings)
   return {
     ok: findings.total === 0,
-    ...{ seals: chain.seals, rows: rows.rows, unsealed: rows.unsealed },
+    seals: chain.seals,
+    rows: rows.rows,
+    unsealed: rows.unsealed,
     ...(chain.last === undefined ? {} : { head: `${chain.last.n}:${chain.last.hash}` }),
     ...(retired === undefined ? {} : { retired: retiredView(retired) }),
-    ...{ findings: findings.first, findingsTotal: findings.total },
+    findings: findings.first,
+    findingsTotal: findings.total,
   }
 }
 
@@ -53,7 +57,7 @@ function retiredView({ seal, uptoSeq, at, proven }: Retired): NonNullable<AuditV
   return { seal, uptoSeq, at, proven }
 }
 
-/** Rows and seals are hashed by what they mean, so that only this shows what else a line says. */
+/** Reports a line with other bytes than an export writes; digests cover only the meaning of entries. */
 function tellOfLine(entry: AuditEntry, line: number, findings: Findings): void {
   const say = (name: string): string => `Line ${line} is not what an export writes for ${name}.`
   if (entry.kind === 'seal') findings.add('seal', { seal: entry.n }, say(`seal ${entry.n}`))
@@ -76,12 +80,12 @@ function checkHead({ n, hash }: Head, met: string | undefined, retired: Retired 
   const found = met ?? (retired?.seal === n ? retired.hash : undefined)
   if (found === hash) return
   const say = (words: string): void => findings.add('head', { seal: n }, `Seal ${n} of the head ${words}.`)
-  if (found !== undefined) say('has another hash: the chain was made anew')
+  if (found !== undefined) say('has another hash: the chain was rewritten')
   else if (n < (retired?.seal ?? 0)) say('was removed by the retention: use a newer head')
-  else say('is missing: the end was cut off')
+  else say('is missing: the end of the chain was cut off')
 }
 
-/** Seals that are missing before another, and how many rows are there that they may have stood for. */
+/** Missing seals before another, and the number of present entries that they may have covered. */
 interface Gap {
   readonly from: number
   readonly next: Seal
@@ -91,9 +95,9 @@ interface Gap {
 interface ChainCheck {
   readonly seals: number
   readonly last: Seal | undefined
-  /** Takes the next seal; answers whether it is as it was made, and what is missing before it. */
+  /** Checks the next seal; returns whether it is unchanged, and which seals are missing before it. */
   take(seal: Seal): { readonly holds: boolean; readonly gap: Gap | undefined }
-  /** Says which seals are missing; those that the retention removed are not, if that is proven where there are keys. */
+  /** Reports missing seals, except those that retention removed, which must be proven when there are keys. */
   end(retired: Retired | undefined): void
 }
 
@@ -103,7 +107,7 @@ function createChainCheck(findings: Findings, keys: readonly SealKey[]): ChainCh
   let last: Seal | undefined
   let seals = 0
   let keyed = false
-  /** Of the last seal: what it says, and what it would have to say. */
+  /** Accepted hashes of the last seal: the stored one and the computed one. */
   let hashes: readonly string[] = [noHash]
 
   const faultOf = (seal: Seal, hash: string | undefined): string | undefined => {
@@ -169,11 +173,7 @@ function tellOf(gap: Gap, retired: Retired | undefined, keyed: boolean, findings
   const which = from === upto ? `Seal ${from} is` : `Seals ${from} to ${upto} are`
   const known = from === 1 && retired?.seal === upto
   if (!known || retired.hash !== next.prev || retired.uptoSeq !== next.afterSeq) {
-    findings.add(
-      'seal',
-      { seal: from },
-      `${which} missing; nothing vouches for the ${rows} rows up to ${next.afterSeq} that are there.`,
-    )
+    findings.add('seal', { seal: from }, `${which} missing; no seal covers the ${rows} rows up to ${next.afterSeq}.`)
     return
   }
   if (keyed && !retired.proven) {
@@ -192,7 +192,7 @@ function tellOf(gap: Gap, retired: Retired | undefined, keyed: boolean, findings
   }
 }
 
-/** Whether the lists of a seal fit together; a hash that somebody made over nonsense says nothing. */
+/** Whether the lists of a seal fit together; a valid hash over inconsistent lists proves nothing. */
 function isWhole({ seqs, digests, afterSeq, uptoSeq }: Seal): boolean {
   const inOrder = seqs.every((seq, index) => seq > (seqs[index - 1] ?? afterSeq))
   return inOrder && (seqs.at(-1) ?? uptoSeq) <= uptoSeq && digests.length === seqs.length * 64
@@ -200,19 +200,19 @@ function isWhole({ seqs, digests, afterSeq, uptoSeq }: Seal): boolean {
 
 interface RowCheck {
   readonly rows: number
-  /** Rows behind the last seal. */
+  /** Entries after the last seal. */
   readonly unsealed: number
-  /** The last retirement on the record; one that is proven counts before those that are not. */
+  /** The last retirement in the log; a proven one wins over others. */
   readonly retired: Retired | undefined
-  /** The rows that follow are those of this seal; one that does not hold says nothing of them. */
+  /** Starts the entries of this seal; an invalid seal proves nothing about them. */
   under(seal: Seal, how: { readonly holds: boolean; readonly gap: Gap | undefined }): void
   take(row: AuditRow): void
-  /** A row with a number that was never given out. */
-  stray(seq: string): void
+  /** An entry with a number that the sequence never produced. */
+  unsequenced(seq: string): void
   end(): void
 }
 
-/** Whether the rows under each seal are exactly those that it stands for. */
+/** Checks that the entries under each seal are exactly those that it covers. */
 function createRowCheck(findings: Findings, keys: readonly SealKey[]): RowCheck {
   let rows = 0
   let unsealed = 0
@@ -221,7 +221,7 @@ function createRowCheck(findings: Findings, keys: readonly SealKey[]): RowCheck 
   let seal: Seal | undefined
   let holds = false
   let gap: Gap | undefined
-  /** Rows that the seal stands for and that have not come yet, with their digests. */
+  /** Entries that the seal covers and that were not read yet, with their digests. */
   let expected = new Map<number, string>()
 
   const compare = (row: AuditRow, { n }: Seal): void => {
@@ -229,9 +229,9 @@ function createRowCheck(findings: Findings, keys: readonly SealKey[]): RowCheck 
     const digest = expected.get(seq)
     expected.delete(seq)
     if (digest === undefined)
-      findings.add('inserted', { seq, seal: n }, `Row ${seq} was put in after seal ${n} was made.`)
+      findings.add('inserted', { seq, seal: n }, `Row ${seq} was inserted after seal ${n} was made.`)
     else if (digestOf(row).toString('hex') !== digest) {
-      findings.add('changed', { seq, seal: n }, `Row ${seq} is not the one that seal ${n} stands for.`)
+      findings.add('changed', { seq, seal: n }, `Row ${seq} is not the one that seal ${n} covers.`)
     }
   }
   const end = (): void => {
@@ -239,7 +239,7 @@ function createRowCheck(findings: Findings, keys: readonly SealKey[]): RowCheck 
       findings.add(
         'missing',
         { seq, ...(seal && { seal: seal.n }) },
-        `Row ${seq} is missing; seal ${seal?.n} stands for it.`,
+        `Row ${seq} is missing; seal ${seal?.n} covers it.`,
       )
     }
     expected = new Map()
@@ -256,7 +256,7 @@ function createRowCheck(findings: Findings, keys: readonly SealKey[]): RowCheck 
     },
     under(next, how) {
       end()
-      // Rows of a file that come before their seal, or whose seal is gone.
+      // Entries of a file before their seal, or whose seal is missing.
       if (how.gap !== undefined) how.gap.rows += unsealed
       else if (unsealed > 0)
         findings.add('inserted', { seal: next.n }, `${unsealed} rows under no seal stand before seal ${next.n}.`)
@@ -278,16 +278,16 @@ function createRowCheck(findings: Findings, keys: readonly SealKey[]): RowCheck 
       else if (gap !== undefined && seq <= seal.afterSeq) gap.rows += 1
       else if (holds) compare(row, seal)
     },
-    stray(seq) {
+    unsequenced(seq) {
       const place = Number(seq)
       const where = Number.isSafeInteger(place) ? { seq: place } : {}
-      findings.add('inserted', where, `Row ${seq} was put in: no such number was given out.`)
+      findings.add('inserted', where, `Row ${seq} was inserted: the sequence never produced this number.`)
     },
     end,
   }
 }
 
-/** Findings as they are made: the first are kept, all are counted. */
+/** Collects findings: all are counted, only the first are kept. */
 interface Findings {
   readonly first: readonly AuditFinding[]
   readonly total: number
@@ -311,41 +311,41 @@ function createFindings(): Findings {
   }
 }
 
-/** Which seals the retention removed: all up to this one. */
+/** The last seal that retention removed, with all before it. */
 interface Retirement {
   readonly seal: number
   readonly hash: string
   readonly uptoSeq: number
 }
 
-/** The last seal that the retention removed, as a row of the record says. */
+/** A retirement as an entry of the log records it. */
 interface Retired extends Retirement {
   readonly at: string
   readonly row: number
-  /** Whether somebody noted it who has a key. */
+  /** Whether the entry was written with a known key. */
   readonly proven: boolean
 }
 
 export const retireAction = 'audit.retire'
-/** In whose name the retention notes what it did. */
+/** The principal of entries by retention. */
 export const retiringPrincipal = 'gantry'
 
-/** Whoever may add rows can write a note, so the retention proves with its key that the note is its own. */
+/** Any writer of the table can add such an entry, so retention signs it with its key. */
 export function proofOf({ seal, hash, uptoSeq }: Retirement, { id, secret }: SealKey): string {
-  const said = ['gantry audit retirement 1', seal, hash, uptoSeq, id].join(';')
-  return createHmac('sha256', secret).update(said).digest('hex')
+  const retirement = ['gantry audit retirement 1', seal, hash, uptoSeq, id].join(';')
+  return createHmac('sha256', secret).update(retirement).digest('hex')
 }
 
-/** What a row says of a retirement; undefined for a row about anything else. */
+/** The retirement that an entry records; undefined for any other entry. */
 function retirementIn(row: AuditRow, keys: readonly SealKey[]): Retired | undefined {
   const { phase, tool, tenant, principal, details, at, seq } = row
   if (phase !== 'admin' || tool !== retireAction || tenant !== '' || principal !== retiringPrincipal) return undefined
   try {
     const { seal, hash, uptoSeq, keyId, proof } = JSON.parse(details ?? '')
     if (typeof seal !== 'number' || typeof uptoSeq !== 'number') return undefined
-    const said = { seal, hash: String(hash), uptoSeq }
+    const retirement = { seal, hash: String(hash), uptoSeq }
     const key = keys.find(({ id }) => id === keyId)
-    return { ...said, at, row: seq, proven: key !== undefined && proof === proofOf(said, key) }
+    return { ...retirement, at, row: seq, proven: key !== undefined && proof === proofOf(retirement, key) }
   } catch {
     return undefined
   }

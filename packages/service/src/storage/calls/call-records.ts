@@ -1,8 +1,8 @@
 import type { ErrorCode, ResultStatus } from '@gantry/contract'
 import type { Holder } from './call-store.ts'
 
-/** The one outcome of a call, as it is kept. */
-export interface KeptResult extends Holder {
+/** The stored outcome of a call. */
+export interface StoredResult extends Holder {
   readonly status: ResultStatus
   readonly code?: ErrorCode
   readonly text?: string
@@ -10,14 +10,14 @@ export interface KeptResult extends Holder {
   readonly bytes: number
 }
 
-/** How one holder parted from a call. */
-export interface KeptAttempt extends Holder {
+/** The end of one lease. */
+export interface StoredAttempt extends Holder {
   readonly worker: string
   readonly outcome: ResultStatus | 'lost' | 'released'
 }
 
-/** One line of the audit record: a start for each claim, and for each start one of the others. */
-export interface KeptAudit extends Holder {
+/** An entry of the audit log: a start for each claim, and one of the other phases for each start. */
+export interface StoredAudit extends Holder {
   readonly phase: 'start' | 'end' | 'lost' | 'released'
   readonly tenant: string
   readonly principal: string
@@ -29,16 +29,16 @@ export interface KeptAudit extends Holder {
   readonly config?: string
 }
 
-/** Something to be sent. */
-export interface KeptMessage {
+/** An item of the outbox. */
+export interface StoredMessage {
   readonly callId: string
   readonly tenant: string
   readonly kind: 'callback' | 'reply'
   readonly target: string
 }
 
-/** A call that was given up; its id is the letter's, because a call ends once. */
-export interface KeptLetter {
+/** The dead letter of a call; it has the id of the call, because a call ends once. */
+export interface StoredDeadLetter {
   readonly id: string
   readonly tenant: string
   readonly callId: string
@@ -49,11 +49,11 @@ export interface KeptLetter {
   readonly deliveries: number
 }
 
-/** What a store has on record beside the calls that are live, in the order in which it was written. */
+/** The records of a store other than live calls, in the order in which they were written. */
 export interface CallRecords {
-  readonly results: readonly KeptResult[]
-  readonly attempts: readonly KeptAttempt[]
-  readonly audit: readonly KeptAudit[]
-  readonly outbox: readonly KeptMessage[]
-  readonly deadLetters: readonly KeptLetter[]
+  readonly results: readonly StoredResult[]
+  readonly attempts: readonly StoredAttempt[]
+  readonly audit: readonly StoredAudit[]
+  readonly outbox: readonly StoredMessage[]
+  readonly deadLetters: readonly StoredDeadLetter[]
 }

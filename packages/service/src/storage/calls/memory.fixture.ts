@@ -1,7 +1,7 @@
 import type { StoreFixture } from '../../conformance/call-store/samples.ts'
 import { memoryCallStore } from './memory.ts'
 
-/** An empty store in memory, whose time goes by when a test says so. */
+/** An empty store in memory, with a manual clock. */
 export function memoryFixture(): StoreFixture {
   let time = 1_000_000
   const store = memoryCallStore({ now: () => time })

@@ -1,17 +1,17 @@
+import { unrunEnding } from './call-facts.ts'
 import type { CallRecords } from './call-records.ts'
 import type { CallStore } from './call-store.ts'
 import { auditOf, bringBack, createMemory, fillSlots, heldBy, noteAttempt } from './memory/state.ts'
 import { claim, endUnrun, finish, known, reclaim, submit } from './memory/transitions.ts'
-import { unrunEnding } from './outcomes.ts'
 
-/** The store and all that it has on record, for whoever wants to look. */
+/** The store with access to its records, for tests. */
 export interface MemoryCallStore extends CallStore {
   readonly records: CallRecords
 }
 
 /**
- * The contract in memory, in a time that is given: for the simulator and for tests. Each operation is done by the time
- * it returns its promise, so that none can come between.
+ * The call store in memory, with an injected clock, for the simulator and for tests. Each operation completes before it
+ * returns its promise, so operations never interleave.
  */
 export function memoryCallStore({ now }: { readonly now: () => number }): MemoryCallStore {
   const memory = createMemory(now)

@@ -1,10 +1,9 @@
 import fc from 'fast-check'
-import type { StoreFixture } from '../../conformance/call-store/samples.ts'
-import { someCall, someEnding } from '../../conformance/call-store/samples.ts'
+import { type StoreFixture, someCall, someEnding } from '../../conformance/call-store/samples.ts'
+import { needLabel } from './call-facts.ts'
 import type { AdmittedCall, Holder, Submitted } from './call-store.ts'
-import { needLabel } from './needed-tools.ts'
 
-/** One step of a random life; numbers choose among the calls, or among all holders that there ever were. */
+/** One random operation; numbers select a call, or one of all earlier claims. */
 export type Operation =
   | { readonly do: 'submit'; readonly calls: readonly number[]; readonly claim: boolean }
   | { readonly do: 'claim'; readonly max: number; readonly how: number }
@@ -16,14 +15,14 @@ export type Operation =
   | { readonly do: 'cancel' | 'resume'; readonly call: number }
   | { readonly do: 'pass' | 'depth' | 'offer' }
 
-/** Times are so far apart that what the test itself takes makes no difference: none is a multiple of the step. */
+/** Steps are long enough that the duration of the test does not matter; no other time is a multiple of it. */
 const stepMs = 500_000
 const options = { worker: 'w', leaseMs: 1_250_000, labels: { zone: 'a', disk: 'fast' } }
 const slot = { key: 's', limit: 2 }
 const need = 'math:add:2.0.0'
 const beta = { identity: { principal: 'ada', tenant: 'beta', permissions: [] } }
 const bob = { identity: { principal: 'bob', tenant: 'acme', permissions: [] } }
-/** Ways to claim. */
+/** Claim options. */
 const claims = [
   {},
   { labels: { zone: 'a', disk: 'fast', [needLabel(need)]: '' } },
@@ -46,21 +45,21 @@ const calls: readonly AdmittedCall[] = [
   { slot, deadlineMs: 1_750_000 },
   { slot, delayMs: 750_000, priority: 2 },
   { slot, callback: 'https://example.com/' },
+  { ...beta, slot },
+  { ...beta, slot, delayMs: 750_000 },
   { slot: { key: 't', limit: 1 } },
   { slot: { key: 't', limit: 1 } },
   { placement: { zone: 'a' }, reply: { codec: 'native', transport: 'redis', to: 'answers', data: { id: '1' } } },
   { placement: { zone: 'b' } },
   { kind: 'chain' as const, tool: 'chain', deadlineMs: 250_000 },
-  ...[
-    beta,
-    beta,
-    { ...beta, priority: 3 },
-    { ...beta, placement: { zone: 'b' } },
-    bob,
-    bob,
-    { ...bob, priority: 1 },
-    bob,
-  ],
+  beta,
+  beta,
+  { ...beta, priority: 3 },
+  { ...beta, placement: { zone: 'b' } },
+  bob,
+  bob,
+  { ...bob, priority: 1 },
+  bob,
 ].map((given, index) => someCall(`c${index}`, given))
 
 const some = { maxLength: 4 }
@@ -103,7 +102,7 @@ export const operations: fc.Arbitrary<readonly Operation[]> = fc.array(
   { minLength: 10, maxLength: 60, size: 'max' },
 )
 
-/** What came of the operations, in a form in which two stores can be compared. */
+/** Runs the operations and returns their results, in a form that can be compared between stores. */
 export async function live({ store, pass, records }: StoreFixture, steps: readonly Operation[]): Promise<unknown> {
   const holders: Holder[] = [{ callId: 'c0', fence: 1 }]
   const pick = (numbers: readonly number[]): Holder[] => numbers.map((n) => holders[n % holders.length] as Holder)
@@ -163,7 +162,7 @@ function unique(holders: readonly Holder[]): Holder[] {
   return [...new Map(holders.map((holder) => [`${holder.callId} ${holder.fence}`, holder])).values()]
 }
 
-/** Times to the step; lists without an order of their own in one order; ids once each. */
+/** Rounds times to the step, sorts unordered lists and removes duplicate ids. */
 function comparable(value: unknown): unknown {
   const text = JSON.stringify(value, (key, part) => {
     if (key === 'deadlineMs' || key === 'nextMs') return Math.ceil(part / 250_000)

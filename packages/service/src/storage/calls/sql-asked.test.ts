@@ -9,7 +9,7 @@ import { sqlCallStore } from './sql.ts'
 
 const asked = { asked: true, delayMs: 3_600_000 }
 
-/** Begins one thing in a transaction, then another one that has to wait for it, and commits. */
+/** Runs `first` in a transaction, starts `second`, waits until it blocks on a lock, and commits. */
 async function oneBehindTheOther(
   database: Database,
   first: (queries: Queries) => Promise<void>,
@@ -25,7 +25,7 @@ async function oneBehindTheOther(
   await waiting
 }
 
-test('whoever hands a call back as asked and whoever decides on it see each other, in whatever order they come', async (t) => {
+test('a release for an approval and a concurrent decision see each other, in either order', async (t) => {
   const { url, database } = await postgresDatabase(t)
   const other = await openPostgres({ url })
   t.after(() => other.close())
@@ -40,7 +40,7 @@ test('whoever hands a call back as asked and whoever decides on it see each othe
       (queries) => resume(queries, first.callId),
       () => there.release([{ ...first, ...asked }]),
     )
-    assert.equal((await claimOne(store)).callId, first.callId, 'the decision was before the pause')
+    assert.equal((await claimOne(store)).callId, first.callId, 'the decision came before the release')
     await store.submit([someCall(`asked-first-${index}`, { ...given, slot: { key: `other-${index}`, limit: 1 } })])
     const second = await claimOne(store)
     await oneBehindTheOther(
@@ -48,7 +48,7 @@ test('whoever hands a call back as asked and whoever decides on it see each othe
       (queries) => release({ ...database, ...queries }, [{ ...second, ...asked }]),
       () => there.resume(second.callId),
     )
-    assert.equal((await claimOne(store)).callId, second.callId, 'the decision was behind the pause')
+    assert.equal((await claimOne(store)).callId, second.callId, 'the decision came after the release')
   }
   assert.deepEqual(await store.claim(10, mine), [])
 })

@@ -16,7 +16,7 @@ import {
 import { testCallStore } from '../../conformance/call-store.ts'
 import type { Database, Row } from '../databases/database.ts'
 import { openPostgres } from '../databases/postgres.ts'
-import { outboxPosts } from '../outbox/outbox-posts.ts'
+import { outboxPosts } from '../outbox/outbox.ts'
 import { plainOf } from './call-facts.ts'
 import type { AdmittedCall, CallStore, Ending } from './call-store.ts'
 import { memoryFixture } from './memory.fixture.ts'
@@ -32,7 +32,7 @@ const engines = {
 const reply = { codec: 'native', transport: 'redis', to: 'answers', data: {} }
 const error: ErrorInfo = { code: 'BACKEND_FAILED', message: 'no', stage: 'execute', retryable: false, effect: 'none' }
 
-/** What calls may have, and how they may end. */
+/** Sample calls with their endings. */
 const samples: readonly { readonly call: Partial<AdmittedCall>; readonly end?: Partial<Ending> }[] = [
   { call: {}, end: { config: 'v1' } },
   { call: { key: 'k' } },
@@ -48,12 +48,12 @@ const samples: readonly { readonly call: Partial<AdmittedCall>; readonly end?: P
 ]
 
 for (const [engine, open] of Object.entries(engines)) {
-  testCallStore(`SQL on ${engine} that is told what calls are plain`, async (t) => {
+  testCallStore(`SQL on ${engine} with plain calls marked`, async (t) => {
     const database = await open(t)
     return async () => plainFixture(await sqlFixture(database))
   })
 
-  test(`${engine}: whatever is done in whatever order, SQL that is told what calls are plain and memory agree`, async (t) => {
+  test(`${engine}: SQL with plain calls marked and the memory store agree on any sequence of operations`, async (t) => {
     const database = await open(t)
     const property = fc.asyncProperty(operations, async (steps) => {
       const fixture = plainFixture(await sqlFixture(database))
@@ -62,7 +62,7 @@ for (const [engine, open] of Object.entries(engines)) {
     await fc.assert(property, { numRuns: 30 })
   })
 
-  test(`${engine}: a plain ending leaves what any other does, alone, among its like and in a mixed batch`, async (t) => {
+  test(`${engine}: a plain ending writes the same rows as any other, alone, among plain endings and in a mixed batch`, async (t) => {
     const database = await open(t)
     const plain = samples.filter(({ call }) => call.callback === undefined && call.slot === undefined)
     const batches = [...samples.map((sample) => [sample]), [...plain, ...plain], plain.slice(0, 3), samples]
@@ -73,7 +73,7 @@ for (const [engine, open] of Object.entries(engines)) {
     }
   })
 
-  test(`${engine}: a late holder’s plain ending takes the place of his lost attempt, and is refused under another fence`, async (t) => {
+  test(`${engine}: a late worker’s plain ending replaces its lost attempt, and is refused under another fence`, async (t) => {
     const fixture = plainFixture(await sqlFixture(await open(t)))
     const { store, other, records } = fixture
     await store.submit([someCall('a')])
@@ -91,7 +91,7 @@ for (const [engine, open] of Object.entries(engines)) {
     assert.deepEqual(outcomes.sort(), ['a 1 ok', 'b 1 lost', 'b 2 ok', 'c 1 ok'])
   })
 
-  test(`${engine}: whoever handed in a call again and waits for it is woken by its plain ending`, async (t) => {
+  test(`${engine}: a plain ending makes the pending replies of repeated submissions due`, async (t) => {
     const database = await open(t)
     const { store } = plainFixture(await sqlFixture(database))
     const heard: string[] = []
@@ -113,7 +113,7 @@ for (const [engine, open] of Object.entries(engines)) {
     }
   })
 
-  test(`${engine}: the record names the principal of a call whose row in the queue is older than the column`, async (t) => {
+  test(`${engine}: the audit entry has the principal of a call whose queue row has none`, async (t) => {
     const database = await open(t)
     const { store, records } = plainFixture(await sqlFixture(database))
     for (const count of [1, 2]) {
@@ -129,7 +129,7 @@ for (const [engine, open] of Object.entries(engines)) {
   })
 }
 
-test('PostgreSQL: holders who end the same calls in different orders do not wait for each other in a circle', async (t) => {
+test('PostgreSQL: workers that complete the same calls in different orders do not deadlock', async (t) => {
   const { url, database } = await postgresDatabase(t)
   const another = await openPostgres({ url })
   t.after(() => another.close())
@@ -148,7 +148,7 @@ test('PostgreSQL: holders who end the same calls in different orders do not wait
   assert.equal((await records()).results.length, 80)
 })
 
-test('PostgreSQL: a plain ending that waited for a change of its lease counts unless another has the call', async (t) => {
+test('PostgreSQL: a plain ending that waited for a concurrent change of its lease is accepted unless the fence changed', async (t) => {
   const { database } = await postgresDatabase(t)
   const { store, records } = plainFixture(await sqlFixture(database))
   const meanwhile = `
@@ -177,7 +177,7 @@ test('PostgreSQL: a plain ending that waited for a change of its lease counts un
   assert.equal((await database.query('select from queue')).length, 3)
 })
 
-/** Ends calls like these in one batch; all that is on record of it, but for times and numbers. */
+/** Completes the sample calls in one batch and reads all rows it wrote, without times and serial numbers. */
 async function ended(
   database: Database,
   batch: typeof samples,
@@ -212,14 +212,14 @@ async function ended(
       select call_id, tenant, kind, target, tries, next_at = created_at as due, body, item,
         lease_until - created_at as own
       from outbox order by call_id`),
-    letters: await read('select id, tenant, call_id, source, reason, code, tool, deliveries from dead_letters'),
+    deadLetters: await read('select id, tenant, call_id, source, reason, code, tool, deliveries from dead_letters'),
   }
 }
 
-/** The same store, which is told of each call that it ends what a worker tells it. */
+/** The store with `plainOf(call)` added to each ending, as a worker does. */
 function plainFixture({ store, other, ...rest }: StoreFixture): StoreFixture {
   const calls = new Map<string, AdmittedCall>()
-  const told = (one: CallStore): CallStore => ({
+  const informed = (one: CallStore): CallStore => ({
     ...one,
     submit(those, ...how) {
       for (const call of those) calls.set(call.callId, call)
@@ -233,10 +233,10 @@ function plainFixture({ store, other, ...rest }: StoreFixture): StoreFixture {
         }),
       ),
   })
-  return { ...rest, store: told(store), other: told(other) }
+  return { ...rest, store: informed(store), other: informed(other) }
 }
 
-/** Starts work while somebody has locked a call, who lets go of it once so many statements wait. */
+/** Starts work while a call is locked, and unlocks the call once `waiting` statements wait. */
 async function whileLocked(
   database: Database,
   callId: string,
@@ -247,14 +247,14 @@ async function whileLocked(
   await database.transaction(async (queries) => {
     await queries.query('select from queue where call_id = $1 for update', [callId])
     work = start()
-    // A rejection is for the one who awaits it below.
+    // A rejection is handled where it is awaited below.
     work.catch(() => undefined)
     await untilWaiting(database, waiting)
   })
   await work
 }
 
-/** Looks from outside of any transaction, within which everybody would be seen as at the first look. */
+/** Queries outside a transaction, because within one pg_stat_activity is read only once. */
 async function untilWaiting(database: Database, statements: number): Promise<void> {
   for (let found = 0; found < statements; ) {
     const waits = await database.query(

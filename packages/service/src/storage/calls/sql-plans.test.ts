@@ -8,24 +8,24 @@ import { plainOf } from './call-facts.ts'
 import type { AdmittedCall, CallStore } from './call-store.ts'
 import { sqlCallStore } from './sql.ts'
 
-/** So many calls stand around; whoever reads them all when asked about a few has lost his way. */
+/** The number of unrelated calls; a plan that reads all of them for a few is wrong. */
 const crowd = 2_000
 const few = 5
-/** What an operation on a few calls may read, in rows and index entries. */
+/** The most rows and index entries that an operation on a few calls may read. */
 const enough = 200
 
 const inAnHour = `now() + interval '1 hour'`
 const held = { fence: '1', lease_until: inAnHour, worker: `'w'` }
 
-/** Calls whose ends have statements of their own, for one and for many. */
+/** Kinds of calls that are completed by statements of their own, one for a single call and one for many. */
 const forms: { readonly [name: string]: Partial<AdmittedCall> } = {
   plain: {},
   answered: { reply: { codec: 'native', transport: 'redis', to: 'answers', data: {} } },
 }
 
-/** The ways in which the tables can look when statements are planned, which a connection does once for a long time. */
+/** States of the tables when statements are planned. A connection keeps its generic plans for long. */
 const beginnings: { readonly [name: string]: (database: Database) => Promise<void> } = {
-  'nobody had looked at the tables': async () => {},
+  'the tables were not analyzed': async () => {},
   'the tables were empty': (database) => prepared(database, 'vacuum analyze'),
   'a few calls waited': async (database) => {
     await sqlCallStore(database.asService()).submit(manyCalls(few))
@@ -35,14 +35,14 @@ const beginnings: { readonly [name: string]: (database: Database) => Promise<voi
     await addCrowd(database, 'waits')
     await prepared(database, 'analyze')
   },
-  'all calls were held': async (database) => {
+  'all calls were leased': async (database) => {
     await addCrowd(database, 'waits', held)
     await prepared(database, 'analyze')
   },
 }
 
 for (const [name, begin] of Object.entries(beginnings)) {
-  test(`a statement that was planned when ${name} reads only what it needs when that has changed`, async (t) => {
+  test(`a statement planned when ${name} still reads few rows after the tables have changed`, async (t) => {
     const { database, url } = await oneConnection(t)
     await rememberAll(t, url)
     const store = sqlCallStore(database.asService())
@@ -88,7 +88,7 @@ for (const [name, begin] of Object.entries(beginnings)) {
     await read('outcomes', () => store.outcomes(claims))
     await read('reclaim', () => store.reclaim({ max: few }))
     await read('cancel', () => store.cancel('also waits-7', 'acme'))
-    await read('cancel of one that is held', () => store.cancel('held-7', 'acme'))
+    await read('cancel of a leased call', () => store.cancel('held-7', 'acme'))
     await read('resume', () => store.resume('asked-7'))
     await read('depth', () => store.depth(few))
     await read('waiting', () => store.waiting('acme', few))
@@ -96,7 +96,7 @@ for (const [name, begin] of Object.entries(beginnings)) {
     await read('claim in turns', () => store.claim(few, mine))
     await read('claim by weight', () => store.claim(few, { ...mine, shares: { beta: { weight: 2 } } }))
     await read('claim of newcomers', () => store.claim(few, { ...mine, busy: { acme: 1 }, newcomers: true }))
-    // Whoever limits how many are held reads all that are, once for tenants and once for principals.
+    // A concurrency limit reads all leased calls, once for tenants and once for principals.
     const [row] = await database.query<{ held: number }>(
       'select count(*)::integer as held from queue where lease_until is not null',
     )
@@ -106,7 +106,7 @@ for (const [name, begin] of Object.entries(beginnings)) {
   })
 }
 
-/** As the service connects, but over one connection, so that every statement is planned there. */
+/** Opens PostgreSQL with one connection, so that every statement is planned there. */
 async function oneConnection(t: TestContext): Promise<{ readonly database: Database; readonly url: string }> {
   const { url } = await postgresDatabase(t)
   const database = await openPostgres({
@@ -118,8 +118,8 @@ async function oneConnection(t: TestContext): Promise<{ readonly database: Datab
 }
 
 /**
- * Keeps a transaction open, so that nothing is forgotten of rows that are gone. Somebody may always do that, if only
- * autovacuum for a moment, and then whoever passes by such rows reads them, too: the crowds here leave none.
+ * Keeps a transaction open, so that dead rows are not removed. Any client can do that, autovacuum included, and then a
+ * scan also reads dead rows; `addCrowd` leaves none.
  */
 async function rememberAll(t: TestContext, url: string): Promise<void> {
   const other = await openPostgres({ url, connections: 1 })
@@ -143,31 +143,31 @@ async function prepared(database: Database, command: string): Promise<void> {
   await database.query(command)
 }
 
-/** After some executions a statement keeps its plan, whatever the parameters are. */
+/** Executes each statement often enough that PostgreSQL keeps a generic plan for it. */
 async function plan(store: CallStore): Promise<void> {
-  const nobody = { callId: 'nobody', fence: 1 }
+  const missing = { callId: 'missing', fence: 1 }
   for (let time = 0; time < 7; time++) {
     await store.submit([someCall(`planned-${time}`, { key: 'planned' })])
     await store.claim(1, mine)
-    await store.begin([nobody])
-    await store.extend([nobody], 1_000)
-    await store.release([nobody])
-    await store.finish([someEnding(nobody)])
+    await store.begin([missing])
+    await store.extend([missing], 1_000)
+    await store.release([missing])
+    await store.finish([someEnding(missing)])
     for (const given of Object.values(forms)) {
-      const plain = { ...someEnding(nobody), ...plainOf(someCall('nobody', given)) }
+      const plain = { ...someEnding(missing), ...plainOf(someCall('missing', given)) }
       await store.finish([plain])
       await store.finish([plain, { ...plain, fence: 2 }])
     }
-    await store.outcomes([nobody])
+    await store.outcomes([missing])
     await store.reclaim({ max: 1 })
-    await store.cancel('nobody', 'acme')
-    await store.resume('nobody')
+    await store.cancel('missing', 'acme')
+    await store.resume('missing')
     await store.depth(1)
     await store.waiting('acme', 1)
   }
 }
 
-/** Calls that stand in the queue from the first as they are to be, because a change would leave rows behind. */
+/** Inserts calls in their final state, because an update would leave dead rows behind. */
 async function addCrowd(
   database: Database,
   name: string,
@@ -189,7 +189,7 @@ async function addCrowd(
   )
 }
 
-/** Rows and index entries of our tables that were read so far. */
+/** The number of rows and index entries of user tables read so far. */
 async function reads(database: Database): Promise<number> {
   await database.query('select pg_stat_force_next_flush()')
   const [row] = await database.query<{ reads: number }>(`

@@ -4,21 +4,27 @@ import type { CallRecords } from './call-records.ts'
 import { sqlCallStore } from './sql.ts'
 
 /**
- * Truncating makes a new file for each table and index, which takes longer than a test. The audit record refuses to be
- * emptied otherwise.
+ * Deletes instead of truncating, which creates a file per table and index and is slower than a test. Triggers are
+ * disabled, because the audit log refuses deletes otherwise.
  */
 const emptySql = `set session_replication_role = replica; ${[
-  ...['calls', 'queue', 'results', 'attempts', 'audit', 'outbox', 'dead_letters'],
+  'calls',
+  'queue',
+  'results',
+  'attempts',
+  'audit',
+  'outbox',
+  'dead_letters',
 ]
   .map((table) => `delete from ${table};`)
   .join(' ')} set session_replication_role = origin`
 
-/** Instead of waiting: every time that the store will look at lies so much nearer. */
+/** Advances time by moving all future times of the store nearer. */
 const passSql = `
   update queue set lease_until = lease_until - $1 * interval '1 millisecond', run_at = run_at - $1 * interval '1 millisecond',
     deadline = deadline - $1 * interval '1 millisecond'`
 
-/** A store on empty tables, with the rights of the service; `other` reaches the same ones in its own way. */
+/** A store on empty tables, with the rights of the service; `other` uses another connection to the same tables. */
 export async function sqlFixture(owner: Database, other: Database = owner): Promise<StoreFixture> {
   await owner.query(emptySql)
   const database = owner.asService()

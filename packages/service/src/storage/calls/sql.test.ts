@@ -33,7 +33,7 @@ for (const [engine, open] of Object.entries(engines)) {
     return () => sqlFixture(database, other)
   })
 
-  test(`${engine}: whatever is done in whatever order, SQL and memory agree`, async (t) => {
+  test(`${engine}: SQL and the memory store agree on any sequence of operations`, async (t) => {
     const { database, other } = await open(t)
     const property = fc.asyncProperty(operations, async (steps) => {
       assert.deepEqual(await live(await sqlFixture(database, other), steps), await live(memoryFixture(), steps))
@@ -41,7 +41,7 @@ for (const [engine, open] of Object.entries(engines)) {
     await fc.assert(property, { numRuns: 30 })
   })
 
-  test(`${engine}: a submission with a claim that is done after its client gave up leaves nothing`, async (t) => {
+  test(`${engine}: a submission with a claim that arrives after notAfter, when its client gave up, leaves no call`, async (t) => {
     const { database } = await open(t)
     const given = someCall('given-up', { effect: 'once' })
     for (const call of [given, { ...given, priority: 1 }]) {
@@ -57,7 +57,7 @@ for (const [engine, open] of Object.entries(engines)) {
     }
   })
 
-  test(`${engine}: a submission that fails after some of its calls were entered says that it may have been done`, async (t) => {
+  test(`${engine}: a submission that fails after some of its calls were inserted reports an unknown outcome`, async (t) => {
     const { database } = await open(t)
     await sqlCallStore(database).submit([someCall('before', { key: 'k' })])
     let statements = 0
@@ -76,7 +76,7 @@ for (const [engine, open] of Object.entries(engines)) {
     await assert.rejects(submit('refused'), { code: 'STORE_UNAVAILABLE', details: { outcome: 'none' } })
   })
 
-  test(`${engine}: those who listen hear of calls that can be claimed, have ended or are to be cancelled, and of callbacks`, async (t) => {
+  test(`${engine}: listeners are notified of calls to claim, ended calls, cancellations and callbacks`, async (t) => {
     const { database, other } = await open(t)
     const heard: string[] = []
     for (const channel of ['gantry_ready', 'gantry_done', 'gantry_cancel', 'gantry_outbox']) {
@@ -86,7 +86,7 @@ for (const [engine, open] of Object.entries(engines)) {
     const until = async (line: string): Promise<void> => {
       while (!heard.includes(line)) await new Promise((resolve) => setTimeout(resolve, 1))
     }
-    /** Notifications come in the order of commits, so that after this one all before it are here. */
+    /** Notifications arrive in commit order: when this one is here, so are all before it. */
     const news = async (): Promise<string[]> => {
       await database.query(`select pg_notify('gantry_done', 'all')`)
       await until('gantry_done all')
@@ -118,7 +118,7 @@ for (const [engine, open] of Object.entries(engines)) {
     assert.deepEqual((await news()).sort(), ['gantry_done b,c0000,mine', 'gantry_ready '])
   })
 
-  test(`${engine}: however many calls end together, all are told of in parts that fit`, async (t) => {
+  test(`${engine}: many calls that end together are announced in notifications below 8000 bytes`, async (t) => {
     const { database, other } = await open(t)
     const heard: string[] = []
     await other.listen('gantry_done', (payload) => heard.push(payload ?? ''))
@@ -126,16 +126,16 @@ for (const [engine, open] of Object.entries(engines)) {
     const calls = manyCalls(600).map((call) => ({ ...call, callId: `${call.callId}-${'ü'.repeat(20)}` }))
     await store.submit(calls)
     await store.finish((await store.claim(600, mine)).map((claim) => someEnding(claim)))
-    const told = (): string[] => heard.flatMap((payload) => payload.split(','))
-    while (told().length < 600) await new Promise((resolve) => setTimeout(resolve, 1))
+    const announced = (): string[] => heard.flatMap((payload) => payload.split(','))
+    while (announced().length < 600) await new Promise((resolve) => setTimeout(resolve, 1))
     assert.deepEqual(
-      told().sort(),
+      announced().sort(),
       calls.map(({ callId }) => callId),
     )
     assert.ok(heard.length > 3 && heard.every((payload) => Buffer.byteLength(payload) < 8_000))
   })
 
-  test(`${engine}: a slot that stayed free although somebody waits for it is filled by reclaim`, async (t) => {
+  test(`${engine}: reclaim gives a free slot to a call that waits for it`, async (t) => {
     const { database, other } = await open(t)
     const { store } = await sqlFixture(database, other)
     for (const key of ['p', 'q', 'r']) {
@@ -150,7 +150,7 @@ for (const [engine, open] of Object.entries(engines)) {
     assert.deepEqual(claims.map(({ callId }) => callId).sort(), ['pc0002', 'rc0002'])
   })
 
-  test(`${engine}: a call that is claimed, or lost, while the store makes its outcome is not ended by the store`, async (t) => {
+  test(`${engine}: the store does not end a call that is claimed, or lost by its worker, while it prepares the outcome`, async (t) => {
     const { database, other } = await open(t)
     const { store, pass, records } = await sqlFixture(database, other)
     const claimFirst = async () => void (await store.claim(1, mine))
@@ -176,7 +176,7 @@ for (const [engine, open] of Object.entries(engines)) {
   })
 }
 
-test('PostgreSQL: holders who name the same calls in different orders do not wait for each other in a circle', async (t) => {
+test('PostgreSQL: workers that extend, begin and complete the same calls in different orders do not deadlock', async (t) => {
   const { database, other } = await engines.PostgreSQL(t)
   const { store, other: there, records } = await sqlFixture(database, other)
   await store.submit(manyCalls(20))
@@ -191,7 +191,7 @@ test('PostgreSQL: holders who name the same calls in different orders do not wai
   assert.equal((await records()).results.length, 20)
 })
 
-test('PostgreSQL: submitters who use the same keys in different orders do not wait for each other in a circle', async (t) => {
+test('PostgreSQL: submissions of the same idempotency keys in different orders do not deadlock', async (t) => {
   const { database, other } = await engines.PostgreSQL(t)
   const { store, other: there } = await sqlFixture(database, other)
   const calls = manyCalls(20).map((call) => ({ ...call, key: call.callId }))
@@ -205,7 +205,7 @@ test('PostgreSQL: submitters who use the same keys in different orders do not wa
   assert.equal(kinds.filter((kind) => kind === 'duplicate').length, 20)
 })
 
-/** The database, with something done after its first statement. */
+/** The database, with `meanwhile` run after its first statement. */
 function interrupted(database: Database, meanwhile: () => Promise<void>): Database {
   let first = true
   return {
@@ -219,7 +219,7 @@ function interrupted(database: Database, meanwhile: () => Promise<void>): Databa
   }
 }
 
-/** Starts work while a statement holds locks in a transaction, which is undone once so many statements wait for it. */
+/** Starts work while `sql` holds locks in a transaction, and rolls that back once `waiting` statements wait for it. */
 async function whileLocked<T extends readonly unknown[]>(
   database: Database,
   sql: string,
@@ -232,10 +232,10 @@ async function whileLocked<T extends readonly unknown[]>(
     database.transaction(async (queries) => {
       await queries.query(sql)
       work = start()
-      // A rejection is for the one who awaits it below.
+      // A rejection is handled where it is awaited below.
       work.catch(() => undefined)
       for (let found = 0; found < waiting; ) {
-        // Outside the transaction, within which everybody would be seen as at the first look.
+        // Outside the transaction, because within one pg_stat_activity is read only once.
         const waits = await database.query(
           `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
         )

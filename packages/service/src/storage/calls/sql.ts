@@ -7,21 +7,21 @@ import { cancel, reclaim } from './sql/reclaim.ts'
 import { createAheadLine, flush, known, submit } from './sql/submit.ts'
 
 /**
- * Calls in a database, PGlite or PostgreSQL; its tables are there already. Each operation is one statement, so one round
- * trip and one commit; the few that need a second one say why.
- * `answers` are the brokers over which this process answers the calls that it ends.
+ * The call store in a migrated database, PGlite or PostgreSQL. Each operation is one statement, so one round trip and
+ * one commit; the few that need a second one say why.
+ * `answers` are the brokers over which this process replies to calls that it completes.
  * - Ownership: the database stays the caller's.
  */
 export function sqlCallStore(database: Database, answers: readonly string[] = []): CallStore {
   const announce = createAnnouncer(database)
-  const turns = { after: '' }
+  const rotation = { after: '' }
   const ahead = createAheadLine(database)
   return {
     submit: (calls, options, how) => submit(database, calls, options, how?.unflushed),
     ...(database.line === undefined ? {} : { submitAhead: ahead.submit, entering: ahead.entering }),
     flush: (callId) => flush(database, callId),
     known: (call) => known(database, call),
-    claim: (max, options) => claim(database, max, options, turns),
+    claim: (max, options) => claim(database, max, options, rotation),
     begin: (holders) => begin(database, holders),
     extend: (holders, leaseMs) => extend(database, holders, leaseMs),
     release: (holders) => release(database, holders),
@@ -76,7 +76,7 @@ async function waiting(database: Database, tenant: string, most: number): Promis
   return new Map(rows.map(({ principal, calls }) => [principal, calls]))
 }
 
-/** $1: the needs as a JSON list; $2: how many calls. Calls with a slot key stand in line for a slot first. */
+/** $1: the needs as a JSON list; $2: the limit of calls. Calls with a slot key wait for a slot first. */
 const offerSql = `
   with offered as (
     update queue set lane = case when slot_key is null then 'ready' else 'held' end
@@ -90,7 +90,7 @@ const offerSql = `
   )
   select count(*)::integer as offered,
     (select fill_slots(array_agg(slot_key)) from offered where slot_key is not null) as filled,
-    (select pg_notify('gantry_ready', '') where exists (select from offered)) as told
+    (select pg_notify('gantry_ready', '') where exists (select from offered)) as notified
   from offered`
 
 async function offer(database: Database, needs: readonly string[], max: number): Promise<number> {
@@ -99,23 +99,23 @@ async function offer(database: Database, needs: readonly string[], max: number):
   return row?.offered ?? 0
 }
 
-/** With the longest id on top it is still within the 8000 bytes that a notification can have. */
+/** Limit of a payload before the last id is added; with the longest id it stays below the 8000 bytes of NOTIFY. */
 const partBytes = 7_000
 
-/** Long enough to gather what ends together, short enough not to be felt by who waits in another process. */
+/** Long enough to batch calls that end together, short enough for waiters in other processes. */
 const gatherMs = 5
-/** For what only those can know of who look at all that runs; at once it would cost a tenth of a short call's time. */
+/** For calls that only observers of all calls wait for; an immediate notification costs a tenth of a short call. */
 const unhurriedMs = 250
 
-/** There is nothing in it that would have to survive, so that nobody waits for the disk. */
+/** A notification need not survive a crash, so its commit does not wait for the disk. */
 const announceSql = `
   select pg_notify('gantry_done', part), set_config('synchronous_commit', 'off', true)
   from json_array_elements_text($1::json) as part`
 
 /**
- * Tells those who listen which calls ended, some together and a moment after it. In the transaction of the outcome it
- * would make outcomes wait for each other's disk, because the server lets only one transaction at a time notify. What a
- * process does not tell because it dies is found by those who look for themselves.
+ * Notifies listeners of ended calls, several together and a moment later. In the transaction of the outcome it would
+ * make outcomes wait for each other's disk, because the server lets only one transaction at a time notify. Waiters poll
+ * for what a process that dies does not announce.
  */
 export function createAnnouncer(database: Database): Announcer {
   let gathered: string[] = []
@@ -138,12 +138,12 @@ export function createAnnouncer(database: Database): Announcer {
       hurried = true
       flushIn(gatherMs)
     } else if (gathered.length > 0 && timer === undefined) flushIn(unhurriedMs)
-    // Nobody is kept waiting for what a process that ends does not tell.
+    // No waiter depends on these, so they do not keep the process alive.
     if (!hurried) timer?.unref()
   }
 }
 
-/** Takes calls that ended, and others of which it is enough to be told later. */
+/** Announces ended calls; `unhurried` ones may be late. */
 type Announcer = (callIds: readonly string[], unhurried?: readonly string[]) => void
 
 function inParts(callIds: readonly string[]): string[] {

@@ -1,7 +1,7 @@
-/** One row as the database gives it; texts, numbers, booleans, Dates and null. 64-bit numbers come as JavaScript numbers. */
+/** One row: strings, numbers, booleans, Dates and null. 64-bit integers are read as JavaScript numbers. */
 export type Row = { readonly [column: string]: unknown }
 
-/** What can be asked of a database, inside a transaction or outside. */
+/** Statements inside or outside a transaction. */
 export interface Queries {
   /**
    * One statement, which outside a transaction is a transaction of its own.
@@ -10,22 +10,22 @@ export interface Queries {
   query<R extends Row = Row>(sql: string, parameters?: readonly unknown[]): Promise<readonly R[]>
 }
 
-/** What reads for a tenant needs: it can read as that one only. */
+/** Access for reads on behalf of a tenant. */
 export type TenantReads = Pick<Database, 'asTenant'>
 
 /**
- * Statements that are sent at once, without waiting for the answers of those before, and done in the order in which they
- * were asked for; each is a transaction of its own, and one that fails does not keep the next from being done.
+ * A pipelined connection: statements are sent without waiting for earlier answers and run in their order. Each is its
+ * own transaction, and a failed one does not affect the next.
  */
 export interface Line extends Queries {
   /**
-   * Whether a statement would leave by the time `query` returns, and nothing before it is long unanswered. When the line
-   * is not open it is being opened, and `query` rejects.
+   * Whether `query` sends a statement immediately and no earlier answer is overdue. When the line is not open, reading
+   * this opens it, and `query` rejects.
    */
   readonly ready: boolean
 }
 
-/** How many connections there are, how many of them nobody uses, and how many statements wait for one. */
+/** The number of connections, of idle ones, and of statements that wait for one. */
 export interface Load {
   readonly open: number
   readonly idle: number
@@ -39,11 +39,11 @@ export interface Load {
  *   connections or space, or does not answer in time (`details.outcome` is `unknown` when the statement may have been
  *   done), and with INTERNAL for a statement that is wrong. The driver's error is the cause.
  * - Cancellation: `close` ends what waits; a query by itself ends by its time limit.
- * - Ownership: whoever opened it closes it; closing twice is harmless.
+ * - Ownership: the opener closes it; closing twice is harmless.
  */
 export interface Database extends Queries {
   readonly kind: 'pglite' | 'postgres'
-  /** Nobody else can have this database open, so that what a dead process held is free at once. */
+  /** Whether no other process can have this database open, so that all leases can be reclaimed at the start. */
   readonly exclusive: boolean
   /**
    * The same database, over the same connections, with the rights of the role `gantry_service`: whatever the service
@@ -56,20 +56,20 @@ export interface Database extends Queries {
    * asks for. Each query is a transaction of its own, and one that writes is refused.
    */
   asTenant(tenant: string): Queries
-  /** Absent where every statement has to wait for the one before. */
+  /** Absent when the database cannot pipeline statements. */
   readonly line?: Line
-  /** Begins, does the work on one connection, and commits; rolls back when the work rejects. */
+  /** Runs work in a transaction on one connection; rolls back when the work rejects. */
   transaction<T>(work: (queries: Queries) => Promise<T>): Promise<T>
   /**
-   * Hears notifications of a channel until the function it resolves with is called. They may be lost while a
-   * connection is made again, after which the listener hears `undefined` once: whoever listens must look for himself.
+   * Calls `listener` for notifications of a channel until the function it resolves with is called. They may be lost
+   * during a reconnection, after which the listener gets `undefined` once and must read the tables.
    */
-  listen(channel: string, hear: (payload: string | undefined) => void): Promise<() => Promise<void>>
+  listen(channel: string, listener: (payload: string | undefined) => void): Promise<() => Promise<void>>
   load(): Load
   close(): Promise<void>
 }
 
-/** Anything may be quoted in a text, and SQL cannot hold all of it. */
+/** Replaces characters that SQL text cannot contain. */
 export function storable(text: string): string {
   return text.replaceAll('\0', '\ufffd').toWellFormed()
 }

@@ -11,7 +11,7 @@ const drivers: readonly [string, (t: TestContext) => Promise<Database>][] = [
   ['pglite', pgliteDatabase],
 ]
 
-/** Ours, and those that a later version of the service may have. */
+/** The migrations of this version, followed by those of a later one. */
 function later(...sql: readonly string[]): readonly Migration[] {
   const own = ownMigrations()
   return [...own, ...sql.map((text, index) => ({ number: own.length + index + 1, sql: text }))]
@@ -22,7 +22,7 @@ async function numbers(database: Database): Promise<unknown[]> {
 }
 
 for (const [name, open] of drivers) {
-  test(`${name}: each migration is done once, in order`, async (t) => {
+  test(`${name}: each migration is applied once, in order`, async (t) => {
     const database = await open(t)
     const migrations = later('create table words (word text)', `insert into words values ('one')`)
     await migrate(database, migrations)
@@ -34,7 +34,7 @@ for (const [name, open] of drivers) {
     assert.equal((await database.query('select word from words')).length, 1)
   })
 
-  test(`${name}: a migration that fails is not done in part, and those before it stay`, async (t) => {
+  test(`${name}: a failed migration is rolled back, and those before it stay applied`, async (t) => {
     const database = await open(t)
     const own = ownMigrations().length
     const migrations = later('create table words (word text)', 'create table more (id integer); selec 1')
@@ -53,13 +53,15 @@ for (const [name, open] of drivers) {
     assert.match(error.message, /^Migration \d+ of the database is missing/)
   })
 
-  test(`${name}: files that were stored before count their content once, and free it when the last one goes`, async (t) => {
+  test(`${name}: migration 20 counts content stored before once, and frees it when its last artifact is removed`, async (t) => {
     const database = await open(t)
     await database.query('drop schema gantry cascade')
     await migrate(database, ownMigrations().slice(0, 19))
     const add = (id: string, principal: string, digest: string) =>
       database.query(`select store_artifact($1, 'acme', $2, 'c', 1, 'a', 't', 100, $3, 1000, 10, 1000, 10)`, [
-        ...[id, principal, digest],
+        id,
+        principal,
+        digest,
       ])
     await add('a', 'ann', 'same')
     await add('b', 'ann', 'same')
@@ -74,7 +76,7 @@ for (const [name, open] of drivers) {
     assert.deepEqual(await usage(), [' 200 4', 'ann 100 2', 'bob 200 2'])
     await add('e', 'ann', 'other')
     assert.deepEqual(await usage(), [' 200 5', 'ann 200 3', 'bob 200 2'])
-    // As a statement of the version before, which began before the migration and ends after it.
+    // A statement of the previous version that started before the migration and ends after it.
     await database.query(`
       insert into artifacts (id, tenant, principal, call_id, fence, name, mime_type, bytes, digest)
       values ('f', 'acme', 'ann', 'c', 1, 'a', 't', 100, 'late');
@@ -85,7 +87,7 @@ for (const [name, open] of drivers) {
     assert.deepEqual([await usage(), await database.query('select from stored_digests')], [[], []])
   })
 
-  test(`${name}: what was redriven before and has not ended is given the journal of what it repeats`, async (t) => {
+  test(`${name}: migration 12 copies the journal of the original to a redriven call that has not ended`, async (t) => {
     const database = await open(t)
     await database.query('drop schema gantry cascade')
     await migrate(database, ownMigrations().slice(0, 11))
@@ -110,7 +112,7 @@ for (const [name, open] of drivers) {
   })
 }
 
-test('processes that migrate at once do each migration once', async (t) => {
+test('concurrent processes apply each migration once', async (t) => {
   const { database, url } = await postgresDatabase(t)
   const others = await Promise.all(Array.from({ length: 4 }, () => openPostgres({ url })))
   t.after(() => Promise.all(others.map((other) => other.close())))
@@ -119,7 +121,7 @@ test('processes that migrate at once do each migration once', async (t) => {
   assert.equal((await database.query('select word from words')).length, 1)
 })
 
-test('an empty database gets its schema and every table, also when several begin at once', async (t) => {
+test('an empty database gets its schema and all tables, also when several processes start at once', async (t) => {
   const { database, url } = await postgresDatabase(t)
   await database.query('drop schema gantry cascade')
   const others = await Promise.all(Array.from({ length: 4 }, () => openPostgres({ url })))

@@ -5,20 +5,20 @@ import { ToolError } from '@gantry/contract'
 import pg from 'pg'
 import type { Database, Queries } from './database.ts'
 
-/** One numbered file of SQL. */
+/** A numbered SQL file. */
 export interface Migration {
   readonly number: number
   readonly sql: string
 }
 
-/** Taken for the time of a migration, so that of several processes that start at once one does the work. */
+/** Advisory lock, so that one of several starting processes migrates. */
 const lockKey = 4_721_906_113
 
 /**
  * Brings the tables to what this version of the service needs. Each migration is one transaction, done once, in order.
  * - Concurrency: any number of processes at once; one migrates while the others wait.
- * - A database that has migrations which we do not know is accepted: in a rolling upgrade the newer service comes first,
- *   and it keeps what the older one needs. One with a gap is not: somebody has been there by hand.
+ * - A database that has migrations which we do not know is accepted: in a rolling upgrade the newer service comes
+ *   first, and it keeps what the older one needs. One with a gap is not: it was changed by hand.
  * - Rights: with those of the login, which need not own the tables when there is nothing to be done. Rejects with
  *   CONFIG_INVALID, and what an administrator can do about it, when the login may not do what is needed.
  */
@@ -53,15 +53,15 @@ function mayNot(cause: ToolError): ToolError {
   return new ToolError('CONFIG_INVALID', message.replace(/\s+/g, ' '), { cause: cause.cause, stage: 'define' })
 }
 
-/** From the migration on that brings it, every table is guarded as it is made. */
+/** Applies row-level security and privileges to new tables, from the migration on that adds the function. */
 async function guardTables(queries: Queries): Promise<void> {
   const [found] = await queries.query(`select to_regprocedure('gantry.guard_tables()') is not null as guarded`)
   if (found?.guarded === true) await queries.query('select guard_tables()')
 }
 
-/** How many migrations were done, the first so many without a gap. */
+/** The number of applied migrations; throws when one is missing in between. */
 async function doneMigrations(queries: Queries): Promise<number> {
-  // Asked first, because whoever may not make a schema may not even when it is there.
+  // Checked first, because creating a schema without the right fails even when it exists.
   const [found] = await queries.query(`select to_regclass('gantry.migrations') is not null as made`)
   if (found?.made !== true) await queries.query(firstSql)
   const rows = await queries.query<{ number: number }>('select number from migrations order by number')
@@ -69,7 +69,7 @@ async function doneMigrations(queries: Queries): Promise<number> {
   if (gap === -1) return rows.length
   throw new ToolError(
     'CONFIG_INVALID',
-    `Migration ${gap + 1} of the database is missing although later ones were done.`,
+    `Migration ${gap + 1} of the database is missing although later ones were applied.`,
   )
 }
 
@@ -77,7 +77,7 @@ const firstSql = `
   create schema if not exists gantry;
   create table migrations (number integer primary key, done_at timestamptz not null default now())`
 
-/** The files of `migrations/`, which stands beside `src/` and, when published, beside `dist/`. */
+/** The files of `migrations/`, which is next to `src/` and, when published, next to `dist/`. */
 export function ownMigrations(): readonly Migration[] {
   const folder = findFolder(dirname(fileURLToPath(import.meta.url)))
   const names = readdirSync(folder)
@@ -90,7 +90,7 @@ export function ownMigrations(): readonly Migration[] {
   })
 }
 
-/** A bundle of the program stands nearer to the folder than this file does. */
+/** Searches upwards, because a bundle is nearer to the folder than this file. */
 function findFolder(from: string): string {
   for (let place = dirname(from); place !== dirname(place); place = dirname(place)) {
     const folder = join(place, 'migrations')
@@ -111,13 +111,13 @@ const roles = ['gantry_service', 'gantry_tenant'] as const
 
 /**
  * Makes the roles that the service works as, and lets the login take them on; nothing is done when it can already.
- * - Concurrency: roles belong to the whole server, so databases that begin at the same time make the same ones. What one
- *   of them cannot do because another just did is not looked at; what counts is what is there in the end.
+ * - Concurrency: roles belong to the whole server, so databases that begin at the same time make the same ones. What
+ *   one of them cannot do because another just did is not looked at; what counts is what is there in the end.
  * - Errors: CONFIG_INVALID with the SQL for an administrator when the login may not; otherwise the database's.
  */
 async function ensureRoles(database: Database): Promise<void> {
   const before = await readRoles(database)
-  for (const sql of missing(before)) await database.query(sql).catch(unlessAway)
+  for (const sql of missing(before)) await database.query(sql).catch(unlessUnavailable)
   const after = missing(await readRoles(database))
   if (after.length === 0) return
   const message = `The login ${before.login} may not take on the roles of the service. Have an administrator of the
@@ -130,13 +130,13 @@ async function ensureRoles(database: Database): Promise<void> {
 interface Found {
   readonly login: string
   readonly made: readonly string[]
-  /** Those that the login can take on. */
+  /** Roles that the login can assume. */
   readonly held: readonly string[]
 }
 
 async function readRoles(database: Database): Promise<Found> {
   const [row] = await database.query<{ login: string; made: string; held: string }>(readSql)
-  if (row === undefined) throw new ToolError('INTERNAL', 'The database does not say who we are.')
+  if (row === undefined) throw new ToolError('INTERNAL', '`current_user` returned no row.')
   return { login: row.login, made: JSON.parse(row.made), held: JSON.parse(row.held) }
 }
 
@@ -146,12 +146,12 @@ function missing({ login, made, held }: Found): string[] {
   return grant.length === 0 ? create : [...create, `grant ${grant.join(', ')} to ${pg.escapeIdentifier(login)}`]
 }
 
-function unlessAway(error: unknown): void {
+function unlessUnavailable(error: unknown): void {
   if (ToolError.is(error) && error.code === 'INTERNAL') return
   throw error
 }
 
-// Since version 16 a member may be forbidden to take on the role; before, every member can.
+// Since version 16 membership without SET does not allow SET ROLE; before, every member can.
 const readSql = `
   select session_user as login, coalesce(json_agg(rolname), '[]')::text as made,
     coalesce(json_agg(rolname) filter (where pg_has_role(session_user, oid,

@@ -14,7 +14,7 @@ testDatabase('pglite', pgliteDatabase)
 
 const writer = join(import.meta.dirname, 'pglite/writer.fixture.ts')
 
-test('a new database is made in a folder of its owner alone, whatever an attempt before left behind', async (t) => {
+test('a new database is created in a folder with mode 0700, also after an interrupted attempt', async (t) => {
   const parent = mkdtempSync(join(tmpdir(), 'gantry-pglite-'))
   t.after(() => rmSync(parent, { recursive: true }))
   const folder = join(parent, '.gantry')
@@ -27,7 +27,7 @@ test('a new database is made in a folder of its owner alone, whatever an attempt
   assert.deepEqual(readdirSync(folder).sort(), ['db', 'lock'])
 })
 
-test('what was acknowledged is there after each of four kills, and nothing is there by halves', async (t) => {
+test('acknowledged writes survive each of four kills, and no transaction is there in part', async (t) => {
   const folder = await pgliteFolder(t)
   let last = 0
   for (let kills = 0; kills < 4; kills++) {
@@ -47,7 +47,7 @@ test('what was acknowledged is there after each of four kills, and nothing is th
   assert.ok(last >= 8)
 })
 
-test('a folder is open once: others are refused and told who has it, in this process and in another', async (t) => {
+test('a folder can be opened once; this and other processes are refused with the pid of its owner', async (t) => {
   const folder = await pgliteFolder(t)
   const database = await openPglite({ folder })
   const error = await failure(openPglite({ folder }))
@@ -56,7 +56,7 @@ test('a folder is open once: others are refused and told who has it, in this pro
   const other = spawnSync(process.execPath, [writer, folder], { encoding: 'utf8', timeout: 30_000 })
   assert.notEqual(other.status, 0)
   assert.match(other.stderr, new RegExp(`SERVICE_UNAVAILABLE|in use by process ${process.pid} `))
-  // A tool in this process that reads every file, or somebody who tidies up, takes the lock of the file away.
+  // Opening and closing the lock file in this process, or removing it, releases its POSIX lock.
   readFileSync(join(folder, 'lock'))
   rmSync(join(folder, 'lock'))
   const third = spawnSync(process.execPath, [writer, folder], { encoding: 'utf8', timeout: 30_000 })
@@ -68,39 +68,43 @@ test('a folder is open once: others are refused and told who has it, in this pro
   assert.equal(existsSync(join(folder, 'lock.pid')), false)
 })
 
-test('a statement that takes too long is given up with its thread, and the next finds a new one', async (t) => {
+test('a statement over its time limit is aborted with its thread, and the next one runs on a new thread', async (t) => {
   const folder = await pgliteFolder(t)
   const database = await openPglite({ folder, statementMs: 2_000 })
   t.after(() => database.close())
-  const heard: (string | undefined)[] = []
-  await database.listen('gantry_ready', (payload) => heard.push(payload))
+  const received: (string | undefined)[] = []
+  await database.listen('gantry_ready', (payload) => received.push(payload))
   await database.query('create table words (id integer)')
   const error = await failure(database.query('insert into words select 1 from pg_sleep(60)'))
   assert.deepEqual([error.code, error.effect, error.details?.outcome], ['STORE_UNAVAILABLE', 'possible', 'unknown'])
   assert.deepEqual(await database.query('select id from words'), [])
   await database.query(`select pg_notify('gantry_ready', 'here')`)
-  assert.deepEqual(heard, [undefined, 'here'])
+  assert.deepEqual(received, [undefined, 'here'])
 })
 
 const ownMounts = spawnSync('unshare', ['--mount', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt']).status === 0
 const small = { skip: !ownMounts && 'mounting a small disk needs root' }
-test('a full disk is told, keeps what was acknowledged, and is forgiven once there is space', small, async (t) => {
-  const folder = await pgliteFolder(t)
-  const disk = mkdtempSync(join(tmpdir(), 'gantry-disk-'))
-  t.after(() => rmSync(disk, { recursive: true }))
-  const script = join(import.meta.dirname, 'pglite/full-disk.fixture.ts')
-  const ended = spawnSync('unshare', ['--mount', process.execPath, script, join(folder, 'db'), disk], {
-    encoding: 'utf8',
-    timeout: 120_000,
-  })
-  assert.equal(ended.status, 0, ended.stderr)
-  const { code, details, acknowledged, found } = JSON.parse(ended.stdout)
-  assert.deepEqual([code, details.sqlstate], ['STORE_UNAVAILABLE', '53100'])
-  // The last may have been done although nobody could say so.
-  assert.ok(acknowledged > 0 && (found === acknowledged || found === acknowledged + 1), `${found} of ${acknowledged}`)
-})
+test(
+  'a full disk is STORE_UNAVAILABLE, keeps acknowledged writes, and writes work again once there is space',
+  small,
+  async (t) => {
+    const folder = await pgliteFolder(t)
+    const disk = mkdtempSync(join(tmpdir(), 'gantry-disk-'))
+    t.after(() => rmSync(disk, { recursive: true }))
+    const script = join(import.meta.dirname, 'pglite/full-disk.fixture.ts')
+    const ended = spawnSync('unshare', ['--mount', process.execPath, script, join(folder, 'db'), disk], {
+      encoding: 'utf8',
+      timeout: 120_000,
+    })
+    assert.equal(ended.status, 0, ended.stderr)
+    const { code, details, acknowledged, found } = JSON.parse(ended.stdout)
+    assert.deepEqual([code, details.sqlstate], ['STORE_UNAVAILABLE', '53100'])
+    // The last write may be committed although it was not acknowledged.
+    assert.ok(acknowledged > 0 && (found === acknowledged || found === acknowledged + 1), `${found} of ${acknowledged}`)
+  },
+)
 
-test('others go on while a statement runs', async (t) => {
+test('the event loop is not blocked while a statement runs', async (t) => {
   const database = await pgliteDatabase(t)
   let turns = 0
   const counting = setInterval(() => {
@@ -111,7 +115,7 @@ test('others go on while a statement runs', async (t) => {
   assert.ok(turns > 5, `${turns} turns`)
 })
 
-test('dead rows are cleared away and checkpoints written without being asked for', async (t) => {
+test('dead rows are vacuumed and checkpoints written in the background', async (t) => {
   const database = await pgliteDatabase(t)
   const state = async () => {
     const [row] = await database.query(`

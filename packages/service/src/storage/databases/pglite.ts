@@ -8,25 +8,24 @@ import { ToolError } from '@gantry/contract'
 import pg from 'pg'
 import type { Database, Queries } from './database.ts'
 import { PgliteStream } from './pglite/stream.ts'
-import { createChannels, createConnections, quoted } from './wire/connections.ts'
-import { type Role, types, wireQueries } from './wire/queries.ts'
+import { createChannels, createConnections, quoted, type Role, types, wireQueries } from './wire/connections.ts'
 
 export interface PgliteOptions {
-  /** Made when it is not there, for its owner alone. The database is in `db` within. */
+  /** Created with mode 0700 when missing. The database is in its folder `db`. */
   readonly folder: string
-  /** A statement that takes longer is given up, and its thread with it; the next starts a new one. 30 seconds when absent. */
+  /** A statement that takes longer is aborted with its thread; the next one starts a new thread. 30 s when absent. */
   readonly statementMs?: number
 }
 
-/** The first start makes the database, which takes seconds. */
+/** Limit of the start; the first one creates the database, which takes seconds. */
 const startMs = 120_000
-/** Who waits does so behind statements of others, or behind the start of a new thread. */
+/** How long a statement may wait for others, or for the start of a new thread. */
 const waitMs = 30_000
 
 /**
- * An embedded database in a folder, in a thread of its own, so that neither waits for the other.
- * It has one connection: statements are done one at a time, and during a transaction nothing else is.
- * Rejects with SERVICE_UNAVAILABLE when somebody has the folder open.
+ * Opens an embedded database in a folder, in a worker thread, so that it does not block the event loop.
+ * It has one connection: statements run one at a time, and a transaction blocks all others.
+ * Rejects with SERVICE_UNAVAILABLE when the folder is open elsewhere.
  */
 export async function openPglite({ folder, statementMs = 30_000 }: PgliteOptions): Promise<Database> {
   mkdirSync(folder, { recursive: true, mode: 0o700 })
@@ -47,10 +46,10 @@ export async function openPglite({ folder, statementMs = 30_000 }: PgliteOptions
         types,
       }),
     async prepare(client) {
-      client.on('notification', ({ channel, payload }) => channels.tell(channel, payload ?? ''))
+      channels.follow(client)
       for (const channel of channels.names()) await client.query(`listen ${quoted(channel)}`)
       starts += 1
-      if (starts > 1) channels.tellAll()
+      if (starts > 1) channels.notifyAll()
     },
     most: 1,
     waitMs,
@@ -68,22 +67,17 @@ export async function openPglite({ folder, statementMs = 30_000 }: PgliteOptions
     await close()
     throw error
   })
-  const listen: Database['listen'] = async (channel, hear) => {
-    const entry = (payload: string | undefined): void => hear(payload)
-    channels.add(channel, entry)
-    try {
-      await queries.query(`listen ${quoted(channel)}`)
-    } catch (error) {
-      channels.remove(channel, entry)
-      throw error
-    }
-    return async () => {
-      if (channels.remove(channel, entry)) await queries.query(`unlisten ${quoted(channel)}`).catch(() => {})
-    }
-  }
+  const listen: Database['listen'] = (channel, listener) =>
+    channels.listen(channel, listener, {
+      listen: (name) => queries.query(`listen ${name}`),
+      unlisten: (name) => queries.query(`unlisten ${name}`),
+    })
   const as = (role: Role): Database => ({
-    ...{ kind: 'pglite', exclusive: true, listen, close },
+    kind: 'pglite',
+    exclusive: true,
     ...queriesAs(role),
+    listen,
+    close,
     load: connections.load,
     asService: () => as('gantry_service'),
   })
@@ -91,11 +85,12 @@ export async function openPglite({ folder, statementMs = 30_000 }: PgliteOptions
 }
 
 /**
- * Holds a folder for this process alone until the function it answers is called, or until the process is gone, however
- * it went. Two locks of the system's hold it. One is on a file, had through SQLite because Node itself has none: it is
- * seen by whoever shares the folder, but it is gone when anything in this process opens and closes that file. The other
- * is a name that nobody can take away, but only processes of the same machine and network see it, and only on Linux.
- * Rejects with SERVICE_UNAVAILABLE, naming the holder, when somebody has it, this process included.
+ * Holds a folder for this process alone until the function it answers is called, or until the process has ended, however
+ * it ended. Two locks of the operating system hold it. One is on a file, taken through SQLite because Node has none:
+ * every process that shares the folder sees it, but it is lost when anything in this process opens and closes that
+ * file. The other is a socket name that cannot be taken away, but only processes of the same machine and network
+ * namespace see it, and only on Linux. Rejects with SERVICE_UNAVAILABLE, naming the holder, when it is locked, also by
+ * this process.
  */
 export async function lockFolder(folder: string): Promise<() => void> {
   const holder = join(folder, 'lock.pid')
@@ -118,7 +113,7 @@ export async function lockFolder(folder: string): Promise<() => void> {
   }
 }
 
-/** An abstract socket, named by what the folder is rather than what it is called; nobody is served on it. */
+/** An abstract socket, named by the folder's inode rather than its path; it serves no connection. */
 function takeName(folder: string): Promise<() => void> {
   if (process.platform !== 'linux') return Promise.resolve(() => undefined)
   const { dev, ino } = statSync(folder, { bigint: true })
@@ -146,25 +141,25 @@ function readHolder(file: string): string {
   }
 }
 
-/** How often to look; looking is one short statement. */
+/** Interval of the check, which is one short statement. */
 const everyMs = 5_000
 
-/** Tables with many dead rows, and those with rows so old that their transaction numbers would soon be used again. */
+/** Tables with many dead rows, or close to transaction id wraparound. */
 const overdue = `
   select c.oid::regclass::text as name
   from pg_class c left join pg_stat_all_tables s on s.relid = c.oid
   where c.relkind in ('r', 'm')
     and (s.n_dead_tup > 1000 + 0.02 * s.n_live_tup or age(c.relfrozenxid) > 160000000)`
 
-/** Whether the log has grown so much that replaying it after a crash would take long. */
+/** Whether the write-ahead log is so long that crash recovery would be slow. */
 const longLog = `
   select 1 from pg_control_checkpoint()
   where pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn) > 48 * 1024 * 1024`
 
 /**
- * Clears away dead rows and writes checkpoints from time to time, as the background processes of a server do, which an
- * embedded engine does not have: without them its files would grow for ever.
- * Answers the function that ends it. What fails is tried again the next time.
+ * Vacuums tables and writes checkpoints periodically, as the background processes of a server do, which the embedded
+ * engine lacks: without them its files would grow without bound.
+ * Returns the function that stops it. A failure is retried at the next interval.
  */
 export function keepTidy(queries: Queries): () => void {
   let busy = false

@@ -11,7 +11,7 @@ describe('TLS to a real server', { skip: !hasProgram('postgres') && 'PostgreSQL 
   let server: PostgresServer
   before(async () => {
     ours = makeAuthority()
-    theirs = makeAuthority('Somebody else')
+    theirs = makeAuthority('Another authority')
     server = await startPostgres({ tls: ours.issue({ hosts: ['localhost', 'db.example.com'] }) })
   })
   after(async () => {
@@ -27,16 +27,16 @@ describe('TLS to a real server', { skip: !hasProgram('postgres') && 'PostgreSQL 
   }
   const secured = 'select ssl, version from pg_stat_ssl where pid = pg_backend_pid()'
 
-  test('a server of the authority, asked by a name of its certificate, is reached over TLS 1.2 or newer', async () => {
+  test('a server with a trusted certificate for its host is reached over TLS 1.2 or newer', async () => {
     for (const sslmode of ['verify-full', 'verify-ca', 'require']) {
       const database = await openPostgres({ url: url('localhost', { sslmode, sslrootcert: ours?.caFile }) })
       const [row] = await database.query(secured)
       assert.equal(row?.ssl, true)
       assert.match(String(row?.version), /^TLSv1\.[23]$/)
-      const heard = new Promise((resolve) =>
+      const received = new Promise((resolve) =>
         database.listen('gantry_ready', resolve).then(() => database.query('notify gantry_ready')),
       )
-      assert.equal(await heard, '')
+      assert.equal(await received, '')
       const listening = await database.query(
         `select s.ssl from pg_stat_ssl s join pg_stat_activity a using (pid) where a.query like 'listen%'`,
       )
@@ -48,7 +48,7 @@ describe('TLS to a real server', { skip: !hasProgram('postgres') && 'PostgreSQL 
     }
   })
 
-  test('without a word of TLS, and with sslmode=disable, it is reached without', async () => {
+  test('without TLS parameters, and with sslmode=disable, the connection is not encrypted', async () => {
     for (const parameters of [{}, { sslmode: 'disable' }]) {
       const database = await openPostgres({ url: url('127.0.0.1', parameters) })
       assert.equal((await database.query(secured))[0]?.ssl, false)
@@ -56,7 +56,7 @@ describe('TLS to a real server', { skip: !hasProgram('postgres') && 'PostgreSQL 
     }
   })
 
-  test('a server of another authority or under another name is refused, in every mode', async () => {
+  test('a server with an untrusted certificate or another host name is refused in every TLS mode', async () => {
     for (const sslmode of ['verify-full', 'verify-ca', 'require']) {
       const wrong = [
         url('localhost', { sslmode, sslrootcert: theirs?.caFile }),
@@ -71,11 +71,13 @@ describe('TLS to a real server', { skip: !hasProgram('postgres') && 'PostgreSQL 
     }
   })
 
-  test('a mode that takes anybody for the server is refused as configuration, and so are files that are not there', async () => {
+  test('an sslmode that does not verify the server is CONFIG_INVALID, and so is a missing file', async () => {
     const wrong = [
       ...['no-verify', 'prefer', 'allow', 'nonsense'].map((sslmode) => ({ sslmode })),
-      ...[{ ssl: 'no-verify' }, { sslmode: 'disable', sslrootcert: ours?.caFile }],
-      ...[{ sslmode: 'verify-full', sslrootcert: '/nowhere.pem' }, { sslrootcert: '/nowhere.pem' }],
+      { ssl: 'no-verify' },
+      { sslmode: 'disable', sslrootcert: ours?.caFile },
+      { sslmode: 'verify-full', sslrootcert: '/nowhere.pem' },
+      { sslrootcert: '/nowhere.pem' },
     ]
     for (const parameters of wrong) {
       const error = await failure(openPostgres({ url: url('localhost', parameters) }))
@@ -86,7 +88,7 @@ describe('TLS to a real server', { skip: !hasProgram('postgres') && 'PostgreSQL 
   })
 })
 
-test('a server that does not speak TLS is refused when TLS is asked for', async (t) => {
+test('a server without TLS is STORE_UNAVAILABLE when TLS is required', async (t) => {
   if (!hasProgram('postgres')) return t.skip('PostgreSQL is not installed')
   const server = await startPostgres()
   t.after(() => server.stop())

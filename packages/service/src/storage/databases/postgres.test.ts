@@ -22,13 +22,13 @@ async function unavailable(work: Promise<unknown>, outcome: 'none' | 'unknown', 
   return error
 }
 
-test('what is not the address of a PostgreSQL is refused as configuration', async () => {
+test('an invalid PostgreSQL URL is CONFIG_INVALID', async () => {
   for (const url of ['nonsense', 'http://127.0.0.1/x', '']) {
     assert.equal((await failure(openPostgres({ url }))).code, 'CONFIG_INVALID')
   }
 })
 
-test('a server that is not there, or does not speak, was asked nothing; the password is not told', async (t) => {
+test('an unreachable or unresponsive server is STORE_UNAVAILABLE with outcome none, without the password', async (t) => {
   const deaf = createServer()
   await new Promise<void>((resolve) => deaf.listen(0, '127.0.0.1', resolve))
   t.after(() => deaf.close())
@@ -60,7 +60,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     await database.query('truncate words')
     return database
   }
-  /** Waits until a statement that holds this text runs. */
+  /** Waits until a statement that contains this text runs. */
   const running = async (database: Database, text: string): Promise<number> => {
     for (;;) {
       const [found] = await database.query<{ pid: number }>(
@@ -71,7 +71,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
       await pause(5)
     }
   }
-  /** Statements run into connections of a server that is gone until the news of each has come. */
+  /** Runs statements until every connection to the lost server has been noticed. */
   const forget = async (database: Database): Promise<void> => {
     while (
       await database.query('select 1').then(
@@ -83,7 +83,17 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
   const ids = async (database: Database): Promise<unknown[]> =>
     (await database.query('select id from words order by id')).map(({ id }) => id)
 
-  test('a statement whose server dies may have been done; the next finds the server that came back', async (t) => {
+  test('statements are not compiled by the server, whatever their estimated cost', async (t) => {
+    const database = await open(t)
+    const rows = await database.query<{ readonly 'QUERY PLAN': string }>(
+      `explain (analyze) select id from words where word = 'a'`,
+    )
+    const plan = rows.map((row) => row['QUERY PLAN']).join('\n')
+    assert.match(plan, /Seq Scan/)
+    assert.doesNotMatch(plan, /JIT/)
+  })
+
+  test('a statement whose server is killed has outcome unknown, and works again after the restart', async (t) => {
     const database = await open(t)
     const work = unavailable(database.query('insert into words select 1 from pg_sleep(60)'), 'unknown')
     await running(database, 'pg_sleep(60)')
@@ -95,7 +105,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     assert.deepEqual(await ids(database), [])
   })
 
-  test('a transaction that was not yet being committed when its server died was not done', async (t) => {
+  test('a transaction whose server is killed before its commit has outcome none', async (t) => {
     const database = await open(t)
     const begun = Promise.withResolvers<void>()
     const work = database.transaction(async (queries) => {
@@ -112,7 +122,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     assert.deepEqual(await ids(database), [])
   })
 
-  test('a transaction that was being committed when its server died may have been done', async (t) => {
+  test('a transaction whose server is killed during its commit has outcome unknown', async (t) => {
     const database = await open(t)
     await database.query(`
       create function slow() returns trigger language plpgsql as 'begin perform pg_sleep(60); return null; end';
@@ -130,7 +140,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     await database.query('drop function slow cascade')
   })
 
-  test('a connection that the administrator ends takes its statement along, and no other', async (t) => {
+  test('pg_terminate_backend fails the statement of that connection and no other', async (t) => {
     const database = await open(t)
     const work = unavailable(database.query('select pg_sleep(60)'), 'unknown', '57P01')
     const pid = await running(database, 'pg_sleep(60)')
@@ -139,7 +149,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     assert.deepEqual(await ids(database), [])
   })
 
-  test('connections that end while nobody uses them are replaced', async (t) => {
+  test('idle connections that the server closes are replaced', async (t) => {
     const [database, other] = [await open(t), await open(t)]
     await Promise.all(Array.from({ length: 4 }, () => database.query('select pg_sleep(0.01)')))
     const ended = `select pg_terminate_backend(pid, 10000) from pg_stat_activity
@@ -149,7 +159,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     assert.deepEqual(await ids(database), [])
   })
 
-  test('a server without a connection left was asked nothing', async (t) => {
+  test('a server without free connections is STORE_UNAVAILABLE with outcome none', async (t) => {
     const database = await open(t, { connections: most })
     const others = `select 1 from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()`
     while ((await database.query(others)).length > 0) await pause(5)
@@ -168,7 +178,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     await Promise.all(holding)
   })
 
-  test('who finds all our connections taken waits for one, though not for ever', async (t) => {
+  test('a statement waits for a free connection of the pool, up to connectMs', async (t) => {
     const database = await open(t, { connections: 1, connectMs: 2_000 })
     const release = Promise.withResolvers<void>()
     const holding = database.transaction(() => release.promise)
@@ -179,7 +189,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     assert.deepEqual(await ids(database), [2])
   })
 
-  test('a read-only database is unavailable, and nothing was done', async (t) => {
+  test('a write to a read-only database is STORE_UNAVAILABLE with outcome none', async (t) => {
     const database = await open(t)
     await database.query('alter role gantry set default_transaction_read_only = on')
     const reader = await openPostgres({ url: server.url })
@@ -193,7 +203,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     await database.query('alter role gantry reset default_transaction_read_only')
   })
 
-  test('a statement that waits for a lock longer than it may was not done', async (t) => {
+  test('a statement that waits for a lock longer than statementMs has outcome none', async (t) => {
     const database = await open(t)
     const hasty = await openPostgres({ url: server.url, statementMs: 1_000 })
     t.after(() => hasty.close())
@@ -205,7 +215,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     assert.deepEqual(await ids(hasty), [1])
   })
 
-  test('a transaction that stands still for too long loses its locks and was not done', async (t) => {
+  test('a transaction that is idle for too long is rolled back', async (t) => {
     const database = await open(t, { statementMs: 1_000 })
     const work = database.transaction(async (queries) => {
       await queries.query('insert into words values (1)')
@@ -220,7 +230,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     assert.deepEqual(await ids(database), [])
   })
 
-  test('a server that falls silent is given up, and closing does not wait for it', async (t) => {
+  test('statements to a suspended server time out, and close() does not wait for it', async (t) => {
     const database = await open(t, { statementMs: 1_000 })
     await database.listen('gantry_ready', () => {})
     t.after(() => server.resume())
@@ -230,7 +240,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     await database.close()
   })
 
-  test('states of the server are told from wrong statements', async (t) => {
+  test('SQLSTATEs of server conditions are STORE_UNAVAILABLE, and those of wrong statements INTERNAL', async (t) => {
     const database = await open(t)
     const raise = (sqlstate: string): Promise<unknown> =>
       database.query(`do $$ begin raise exception using errcode = '${sqlstate}'; end $$`)
@@ -243,7 +253,7 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     }
   })
 
-  test('a table that changed under a prepared statement costs one attempt', async (t) => {
+  test('a prepared statement whose table changed fails once, and is then prepared again', async (t) => {
     const database = await open(t, { connections: 1 })
     const read = (): Promise<readonly object[]> => database.query('select * from words where id = $1', [1])
     await read()
@@ -253,17 +263,17 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     await database.query('alter table words drop column more')
   })
 
-  test('a listener whose connection ended hears that it must look, then hears again', async (t) => {
+  test('a listener is called without a payload after its connection was lost, and is then notified again', async (t) => {
     const database = await open(t)
-    const heard: (string | undefined)[] = []
-    const next = { hear: Promise.withResolvers<void>() }
+    const received: (string | undefined)[] = []
+    const next = { listener: Promise.withResolvers<void>() }
     const leave = await database.listen('gantry_ready', (payload) => {
-      heard.push(payload)
-      next.hear.resolve()
+      received.push(payload)
+      next.listener.resolve()
     })
     const hearing = async (): Promise<void> => {
-      await next.hear.promise
-      next.hear = Promise.withResolvers<void>()
+      await next.listener.promise
+      next.listener = Promise.withResolvers<void>()
     }
     const listening = `select pg_terminate_backend(pid) from pg_stat_activity where query like 'listen%'`
     assert.equal((await database.query(listening)).length, 1)
@@ -274,15 +284,15 @@ describe('faults of a real server', { skip: !hasProgram('postgres') && 'PostgreS
     await forget(database)
     await database.query(`select pg_notify('gantry_ready', 'here')`)
     await hearing()
-    assert.deepEqual(heard.slice(0, 3), [undefined, undefined, 'here'])
+    assert.deepEqual(received.slice(0, 3), [undefined, undefined, 'here'])
     await leave()
   })
 
-  test('listening fails where the server cannot be reached, and leaves nothing behind', async (t) => {
+  test('listen() rejects when the server is unreachable, and registers no listener', async (t) => {
     const database = await open(t)
     server.kill()
     await unavailable(
-      database.listen('gantry_ready', () => assert.fail('it does not listen')),
+      database.listen('gantry_ready', () => assert.fail('a listener was registered')),
       'none',
     )
     await server.restart()

@@ -3,31 +3,40 @@ import type { ConnectionOptions } from 'node:tls'
 import { ToolError } from '@gantry/contract'
 import pg from 'pg'
 import type { Database } from './database.ts'
-import { type Channels, createChannels, createConnections, quoted } from './wire/connections.ts'
+import {
+  type Channels,
+  createChannels,
+  createConnections,
+  createNames,
+  quoted,
+  type Role,
+  types,
+  wireQueries,
+} from './wire/connections.ts'
 import { closedError, connectError } from './wire/errors.ts'
 import { createLine } from './wire/line.ts'
-import { createNames, type Role, types, wireQueries } from './wire/queries.ts'
 
 export interface PostgresOptions {
   /** `postgres://user:password@host:port/database`; `sslmode=verify-full`, `sslrootcert` and others as parameters. */
   readonly url: string
-  /** Statements at once; 10 when absent. Hearing notifications takes one more, and so does the line. */
+  /** Size of the pool; 10 when absent. The listener and the pipelined line use one more connection each. */
   readonly connections?: number
-  /** How long to wait for a connection, be it a new one or a free one; 5 seconds when absent. */
+  /** How long to wait for a new or a free connection; 5 seconds when absent. */
   readonly connectMs?: number
-  /** How long a statement may take, and a transaction may stand still; 30 seconds when absent, 0 is without limit. */
+  /** Limit of a statement, and of an idle transaction; 30 seconds when absent, 0 for no limit. */
   readonly statementMs?: number
 }
 
-/** What the network may take on top of the server's own limit before the server counts as silent. */
+/** Extra time for the network, beyond the server's own limit, before the connection counts as lost. */
 const silenceMs = 5_000
 const idleMs = 30_000
-/** What goes over the line is short, and there is another way: when it is silent for so long it is given up. */
+/** The line is closed after this time without an answer; its statements are short and can use the pool instead. */
 const lineMs = 10_000
 
 /**
- * A real PostgreSQL, by its URL. Statements with parameters are prepared once on each connection.
- * Rejects with CONFIG_INVALID for what is not a URL, or does not say whom to trust, and with STORE_UNAVAILABLE when the server cannot be reached now.
+ * Opens a PostgreSQL server by its URL. Statements with parameters are prepared once per connection.
+ * Rejects with CONFIG_INVALID for an invalid URL or TLS mode, and with STORE_UNAVAILABLE when the server is
+ * unreachable.
  */
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
   const { connectMs = 5_000, statementMs = 30_000 } = options
@@ -66,8 +75,11 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   }
   const queriesAs = wireQueries(connections, nameOf)
   const as = (role: Role): Database => ({
-    ...{ kind: 'postgres', exclusive: false, listen: listener.listen, close },
+    kind: 'postgres',
+    exclusive: false,
     ...queriesAs(role),
+    listen: listener.listen,
+    close,
     ...(role === 'gantry_service' ? { line } : {}),
     load: connections.load,
     asService: () => as('gantry_service'),
@@ -80,37 +92,38 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   return database
 }
 
-/** Our schema is named when the connection is made, which costs no statement. */
+/** Sets the schema with the connection, which costs no statement. */
 function addressOf(url: string): Pick<pg.ClientConfig, 'connectionString' | 'ssl'> {
   const parsed = URL.parse(url)
   if (parsed === null || !/^postgres(?:ql)?:$/.test(parsed.protocol)) {
-    throw new ToolError('CONFIG_INVALID', 'The address of the database is not of the form postgres://host/database.')
+    throw new ToolError('CONFIG_INVALID', 'The URL of the database must be of the form postgres://host/database.')
   }
-  // A prepared statement keeps its plan: one made while a table was empty would read all of it when it is full. It is
-  // planned once, because planning takes longer than most of our statements.
-  const own = '-c search_path=gantry -c enable_seqscan=off -c plan_cache_mode=force_generic_plan'
+  // A prepared statement keeps its plan, and one made on an empty table would scan it when it is full. Statements are
+  // planned once, because planning takes longer than running most of them. A scan that cannot be avoided is estimated as so
+  // expensive that the server would compile the statement at each run, which takes a hundred times as long as running it.
+  const own = '-c search_path=gantry -c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c jit=off'
   const options = [parsed.searchParams.get('options'), own].filter(Boolean).join(' ')
   parsed.searchParams.set('options', options)
   const ssl = takeTls(parsed)
   return { connectionString: parsed.href, ssl }
 }
 
-/** Whatever more the words ask for than to be silent, they get all of it: who the server is, is always checked. */
+/** Every mode with TLS verifies the certificate and the host, as verify-full does. */
 const checked = ['require', 'verify-ca', 'verify-full', 'true', '1']
 const without = ['disable', 'false', '0']
 const parameters = ['ssl', 'sslmode', 'sslrootcert', 'sslcert', 'sslkey', 'uselibpqcompat']
 
 /**
  * Takes what an address says of TLS out of it: `sslmode`, `sslrootcert`, `sslcert` and `sslkey`, or PGSSLMODE. The
- * certificate has to be of a trusted authority, and for the host that was asked for. Throws CONFIG_INVALID for a mode
- * that would take anybody for the server, and for files that cannot be read.
+ * certificate has to be of a trusted authority, and for the requested host. Throws CONFIG_INVALID for a mode
+ * that does not verify the server, and for files that cannot be read.
  */
 export function takeTls(url: URL, environment: NodeJS.ProcessEnv = process.env): ConnectionOptions | false {
-  const said = Object.fromEntries(parameters.map((name) => [name, url.searchParams.get(name) ?? undefined]))
+  const options = Object.fromEntries(parameters.map((name) => [name, url.searchParams.get(name) ?? undefined]))
   for (const name of parameters) url.searchParams.delete(name)
-  const { sslrootcert, sslcert, sslkey } = said
+  const { sslrootcert, sslcert, sslkey } = options
   const files = [sslrootcert, sslcert, sslkey].some((file) => file !== undefined)
-  const mode = said.sslmode ?? said.ssl ?? (files ? 'verify-full' : environment.PGSSLMODE || 'disable')
+  const mode = options.sslmode ?? options.ssl ?? (files ? 'verify-full' : environment.PGSSLMODE || 'disable')
   if (without.includes(mode) && !files) return false
   if (!checked.includes(mode)) throw refused(mode)
   return {
@@ -122,8 +135,8 @@ export function takeTls(url: URL, environment: NodeJS.ProcessEnv = process.env):
 }
 
 function refused(mode: string): ToolError {
-  const message = `The address of the database says sslmode=${mode.slice(0, 20)}, with which anybody could be taken for
-    it. Write sslmode=verify-full, with sslrootcert=file for an authority of your own, or sslmode=disable.`
+  const message = `The address of the database says sslmode=${mode.slice(0, 20)}, which does not verify the server.
+    Write sslmode=verify-full, with sslrootcert=file for an authority of your own, or sslmode=disable.`
   return new ToolError('CONFIG_INVALID', message.replace(/\s+/g, ' '))
 }
 
@@ -148,16 +161,21 @@ export interface Listener {
 
 const firstPauseMs = 100
 const longestPauseMs = 10_000
-/** A connection that was cut without a word is found out by asking. */
-const askEveryMs = 15_000
+/** Interval of the probe that detects a silently dropped connection. */
+const probeEveryMs = 15_000
 
 /**
- * Hears notifications over a connection of its own.
+ * Receives notifications over a connection of its own.
  *
- * It is *off* until somebody listens. Then a connection is *made*, on which every channel is named; if that fails while
- * nobody else listens, it is off again and the listener is told. When an *open* connection ends, or making it again
- * fails, the next is made after a pause that grows, for as long as somebody listens; once it is open everybody hears
- * `undefined`, because what was said in between is lost.
+ * States: `off` (at first), `connecting`, `open`, `waiting`, `closed`
+ *
+ * - `off` → `connecting`: a listener is added. The connection listens on every channel that has one.
+ * - `connecting` → `open`: it is connected. After a reconnection every listener is called with `undefined`, because
+ *   notifications in between are lost.
+ * - `connecting` → `off`: connecting failed for the only listener, whose `listen` rejects.
+ * - `connecting` or `open` → `waiting`: connecting failed, or the connection ended, while there are listeners.
+ * - `waiting` → `connecting`: after a pause that doubles with each failure.
+ * - any → `closed`: `close`.
  */
 export function createListener(open: () => pg.Client): Listener {
   const channels = createChannels()
@@ -188,21 +206,18 @@ export function createListener(open: () => pg.Client): Listener {
   }
   const again = (): void => {
     retry = undefined
-    connected().then(() => channels.tellAll(), retryLater)
+    connected().then(() => channels.notifyAll(), retryLater)
   }
   return {
-    async listen(channel, hear) {
+    async listen(channel, listener) {
       if (closed) throw closedError()
-      const entry = (payload: string | undefined): void => hear(payload)
-      channels.add(channel, entry)
       try {
-        await (await connected()).say(`listen ${quoted(channel)}`)
+        return await channels.listen(channel, listener, {
+          listen: async (name) => (await connected()).run(`listen ${name}`),
+          unlisten: (name) => connection?.run(`unlisten ${name}`),
+        })
       } catch (error) {
-        channels.remove(channel, entry)
         throw connectError(error)
-      }
-      return async () => {
-        if (channels.remove(channel, entry)) await connection?.say(`unlisten ${quoted(channel)}`).catch(() => {})
       }
     },
     async close() {
@@ -216,12 +231,12 @@ export function createListener(open: () => pg.Client): Listener {
 }
 
 interface Connection {
-  /** Rejects when it cannot be made. */
+  /** Rejects when connecting fails. */
   readonly ready: Promise<void>
-  /** Resolves when it is gone, also when it was never made. */
+  /** Resolves when the connection has ended, also when connecting failed. */
   readonly ended: Promise<void>
-  /** One statement after another. */
-  say(sql: string): Promise<void>
+  /** Runs one statement after another. */
+  run(sql: string): Promise<void>
   end(): void
 }
 
@@ -229,20 +244,20 @@ function connect(client: pg.Client, channels: Channels): Connection {
   const ended = new Promise<void>((resolve) => client.once('end', resolve))
   const end = (): void => void client.connection.stream.destroy()
   let last = Promise.resolve()
-  const say = (sql: string): Promise<void> => {
-    const said = last.then(async () => void (await client.query(sql)))
-    last = said.catch(() => {})
-    return said
+  const run = (sql: string): Promise<void> => {
+    const done = last.then(async () => void (await client.query(sql)))
+    last = done.catch(() => {})
+    return done
   }
   const make = async (): Promise<void> => {
     await client.connect()
-    for (const channel of channels.names()) await say(`listen ${quoted(channel)}`)
+    for (const channel of channels.names()) await run(`listen ${quoted(channel)}`)
   }
   client.on('error', () => {})
-  client.on('notification', ({ channel, payload }) => channels.tell(channel, payload ?? ''))
+  channels.follow(client)
   const ready = make()
   ready.catch(end)
-  const asking = setInterval(() => void say('select 1').catch(end), askEveryMs).unref()
-  void ended.then(() => clearInterval(asking))
-  return { ready, ended, say, end }
+  const probing = setInterval(() => void run('select 1').catch(end), probeEveryMs).unref()
+  void ended.then(() => clearInterval(probing))
+  return { ready, ended, run, end }
 }

@@ -13,7 +13,7 @@ const drivers: readonly [string, (t: TestContext) => Promise<Database>][] = [
 ]
 
 for (const [name, open] of drivers) {
-  test(`${name}: every table has row-level security, and the service has its rights on each`, async (t) => {
+  test(`${name}: migrate() gives every table row-level security and the service its privileges`, async (t) => {
     const database = await open(t)
     assert.deepEqual(await unguarded(database), [])
     await database.query('create table later (tenant text, word text)')
@@ -23,7 +23,7 @@ for (const [name, open] of drivers) {
     assert.deepEqual(await unguarded(database), [])
   })
 
-  test(`${name}: the service changes rows but no tables, and of the audit record nothing`, async (t) => {
+  test(`${name}: the service role can change rows but no tables, and cannot change the audit log`, async (t) => {
     const database = await open(t)
     const service = database.asService()
     await service.query(auditSql, ['acme'])
@@ -31,15 +31,17 @@ for (const [name, open] of drivers) {
     await service.query(`update circuits set streak = 2`)
     await service.query('delete from circuits')
     const refused = [
-      ...[
-        "update audit set tenant = 'other'",
-        'delete from audit',
-        'truncate audit',
-        'delete from audit_seals',
-        'delete from policies',
-      ],
-      ...['truncate circuits', 'drop table circuits', 'alter table audit disable trigger all'],
-      ...['create table mine (id integer)', 'alter table audit disable row level security', 'delete from migrations'],
+      "update audit set tenant = 'other'",
+      'delete from audit',
+      'truncate audit',
+      'delete from audit_seals',
+      'delete from policies',
+      'truncate circuits',
+      'drop table circuits',
+      'alter table audit disable trigger all',
+      'create table mine (id integer)',
+      'alter table audit disable row level security',
+      'delete from migrations',
     ]
     for (const sql of refused) {
       const error = await failure(service.query(sql))
@@ -49,7 +51,7 @@ for (const [name, open] of drivers) {
     assert.deepEqual({ ...row }, { user: 'gantry_service', n: 1 })
   })
 
-  test(`${name}: not even the owner changes what was audited by accident`, async (t) => {
+  test(`${name}: a trigger refuses changes of the audit log by the owner too`, async (t) => {
     const database = await open(t)
     await database.query(auditSql, ['acme'])
     for (const sql of ["update audit set tenant = 'other'", 'delete from audit', 'truncate audit']) {
@@ -58,7 +60,7 @@ for (const [name, open] of drivers) {
     assert.equal((await database.query(`select 1 from audit where tenant = 'acme'`)).length, 1)
   })
 
-  test(`${name}: a tenant sees its own rows whatever it asks for, and writes none`, async (t) => {
+  test(`${name}: a tenant role reads only rows of its tenant, and cannot write`, async (t) => {
     const database = await open(t)
     await twoTenants(database)
     for (const source of [database, database.asService()]) {
@@ -87,10 +89,10 @@ for (const [name, open] of drivers) {
     assert.equal((await database.asService().query('select 1 from calls')).length, 3)
   })
 
-  test(`${name}: a tenant that nobody is sees nothing, and tables without tenants are shut`, async (t) => {
+  test(`${name}: an unknown tenant reads no rows, and a tenant role cannot read tables without tenants`, async (t) => {
     const database = await open(t)
     await twoTenants(database)
-    for (const tenant of ['nobody', '', 'ACME', 'acme\0', 'acme ', `acme' or 'a' = 'a`, '%']) {
+    for (const tenant of ['missing', '', 'ACME', 'acme\0', 'acme ', `acme' or 'a' = 'a`, '%']) {
       assert.deepEqual(await database.asTenant(tenant).query('select 1 from calls'), [], JSON.stringify(tenant))
     }
     for (const table of ['workers', 'circuits', 'migrations', 'nonces']) {
@@ -99,7 +101,7 @@ for (const [name, open] of drivers) {
     }
   })
 
-  test(`${name}: a tenant's role and name are gone from the connection with its query`, async (t) => {
+  test(`${name}: a connection keeps neither role nor tenant after a query of asTenant`, async (t) => {
     const database = await open(t)
     await twoTenants(database)
     const service = database.asService()
@@ -127,7 +129,7 @@ for (const [name, open] of drivers) {
 const auditSql = `
   insert into audit (tenant, principal, call_id, fence, phase, tool) values ($1, 'p', 'of ' || $1, 1, 'start', 't')`
 
-/** Tables without row-level security, or that the service cannot read, add to or, but for a few, change. */
+/** Tables without row-level security, or on which the service role has wrong privileges. */
 async function unguarded(database: Database): Promise<unknown[]> {
   const rows = await database.query(`
     select relname from pg_class c
@@ -145,7 +147,7 @@ async function unguarded(database: Database): Promise<unknown[]> {
   return rows.map(({ relname }) => relname)
 }
 
-/** A row of each of three tenants in each table that has tenants. */
+/** Adds a row for each of three tenants to every table with tenants. */
 async function twoTenants(database: Database): Promise<void> {
   for (const tenant of ['acme', 'umbrella', `o'neil\\`]) {
     const rows = [
@@ -166,13 +168,13 @@ async function twoTenants(database: Database): Promise<void> {
   }
 }
 
-test('a login that is no superuser but may make roles owns its database and works', async (t) => {
+test('a database owner with CREATEROLE, but no superuser, can migrate and run the service', async (t) => {
   const { url } = await ownDatabase(t, 'createrole')
   await works(t, url)
 })
 
-// Since version 16 who may make roles may not take them on for that; the embedded database is of such a version.
-test('a login of a newer server that makes the roles lets itself take them on', async (t) => {
+// Since PostgreSQL 16, CREATEROLE alone does not allow SET ROLE to a created role; PGlite is newer than that.
+test('on PostgreSQL 16 and newer, a login that creates the roles grants them to itself', async (t) => {
   const database = await pgliteDatabase(t)
   await database.query('drop schema gantry cascade; drop owned by gantry_service, gantry_tenant')
   await database.query('drop role gantry_service; drop role gantry_tenant')
@@ -184,7 +186,7 @@ test('a login of a newer server that makes the roles lets itself take them on', 
   assert.deepEqual(await database.asTenant('other').query('select 1 from audit'), [])
 })
 
-test('a login that may not make roles is told what an administrator must run, and works when that was done', async (t) => {
+test('a login without CREATEROLE gets the SQL that an administrator must run, and works after that', async (t) => {
   const { url, admin, login } = await ownDatabase(t, '')
   const database = await openPostgres({ url })
   t.after(() => database.close())
@@ -197,7 +199,7 @@ test('a login that may not make roles is told what an administrator must run, an
   await works(t, url)
 })
 
-test('a login that only works as the service starts on tables that others made, and cannot make them', async (t) => {
+test('a login that is only a member of the roles can start on existing tables, but not migrate', async (t) => {
   const { url, admin, name } = await ownDatabase(t, 'createrole')
   await works(t, url)
   const { url: other, login } = await newLogin(t, admin, '')
@@ -214,13 +216,13 @@ test('a login that only works as the service starts on tables that others made, 
   assert.match(error.message, /the login that owns them/)
 })
 
-test('databases that begin at the same time on one server all get the roles', async (t) => {
+test('databases that migrate concurrently on one server all get the roles', async (t) => {
   const urls: string[] = []
   for (let index = 0; index < 3; index++) urls.push((await ownDatabase(t, 'createrole')).url)
   await Promise.all([...urls, ...urls].map((url) => works(t, url)))
 })
 
-/** Migrates, and does something as the service and as a tenant. */
+/** Migrates, and checks the rights of the service and of tenants. */
 async function works(t: TestContext, url: string): Promise<void> {
   const database = await openPostgres({ url })
   t.after(() => database.close())
@@ -247,7 +249,7 @@ async function newLogin(t: TestContext, admin: Database, rights: string): Promis
   return { url: url.href, login }
 }
 
-/** An empty database that belongs to a login of its own. */
+/** An empty database, owned by a new login. */
 async function ownDatabase(t: TestContext, rights: string): Promise<Login & { name: string; admin: Database }> {
   await postgresDatabase(t)
   const admin = await openPostgres({ url: await postgresServer() })

@@ -4,9 +4,10 @@ import { createRedactor, isSecretKey, type RedactionMark } from '@gantry/core/in
 import { holds } from '@gantry/core/internal/pipeline/authorize'
 import { downstreamKey } from '../calls/call-facts.ts'
 import type { AdmittedCall } from '../calls/call-store.ts'
-import { letterPrefix } from '../outbox/outbox.ts'
+import { deadLetterPrefix } from '../outbox/outbox.ts'
+import { cursorTime } from '../page-cursor.ts'
 
-/** A dead letter as it is read; of the call only when one letter is asked for. */
+/** The row of a dead letter; with its call only when a single one is read. */
 export type DeadLetterRow = {
   id: string
   call_id: string | null
@@ -16,7 +17,7 @@ export type DeadLetterRow = {
   tool: string | null
   deliveries: number
   created_at: Date
-  /** When it was created, in the form of a cursor. */
+  /** Its creation time, in the form of a cursor. */
   place: string
   redriven_at: Date | null
   redriven_by: string | null
@@ -27,7 +28,7 @@ export type DeadLetterRow = {
   call?: CallRow | null
 }
 
-/** The call of a letter, as the database writes it as JSON. */
+/** The call of a dead letter, as JSON of the database. */
 type CallRow = {
   call_id: string
   idem_key: string | null
@@ -48,7 +49,7 @@ type CallRow = {
   origin: string | null
 }
 
-/** A letter as others see it; with a mark for what is hidden, also what was asked for. */
+/** The view of a dead letter; with `mark`, also its redacted payload. */
 export function deadLetterOf(row: DeadLetterRow, mark?: RedactionMark): DeadLetter {
   const payload = row.payload ?? row.call?.payload ?? undefined
   return {
@@ -71,8 +72,8 @@ export function deadLetterOf(row: DeadLetterRow, mark?: RedactionMark): DeadLett
 }
 
 /**
- * What is handed in again: as it was, but not later, sooner or until some time, and with whatever definition the tool has
- * now, since it was probably mended.
+ * The call to submit again: as it was, without delay, priority and deadline, and with the present definition of its
+ * tool, which was probably repaired.
  */
 export function callOf({ call }: DeadLetterRow): (Omit<AdmittedCall, 'callId'> & { effectKey: string }) | undefined {
   if (call === null || call === undefined) return undefined
@@ -96,33 +97,33 @@ export function callOf({ call }: DeadLetterRow): (Omit<AdmittedCall, 'callId'> &
   }
 }
 
-/** The repeat is the same work: its tool, or those that a chain or a program calls, know it under the same key. */
+/** The idempotency key for the tools of a redriven call is the same as for the first one. */
 function effectKeyOf({ kind, call_id: callId, idem_key, effect_key }: CallRow, identity: Identity): string {
   if (effect_key !== null) return effect_key
   return kind !== 'call' ? callId : downstreamKey({ identity, callId, ...(idem_key === null ? {} : { key: idem_key }) })
 }
 
-/** Whether a text from outside can be the id of a letter. */
+/** Whether an untrusted text can be the id of a dead letter. */
 export function isDeadLetterId(id: string): boolean {
   return /^[\x21-\x7e]{1,200}$/.test(id)
 }
 
-/** What was asked for, as a letter shows it: marks stand for what its keys say is secret, and for passwords in URLs. */
+/** The payload with marks in place of values under secret names and of passwords in URLs. */
 export function shownPayload(text: string, mark: RedactionMark): Json {
   const redactor = createRedactor({ mark })
   try {
     return redactor.value(JSON.parse(text))
   } catch {
-    // What could not be read as JSON, because it is cut, say, is shown as the text that it is.
+    // Invalid JSON, as of a truncated message, is returned as text.
     return redactor.value(withoutSecretMembers(text, mark))
   }
 }
 
-// A key does not begin behind a backslash; without that each quote of an escaped text would be tried as the start of one.
+// A key does not start after a backslash; otherwise each escaped quote would be tried as the start of a key.
 const member = /(?<!\\)"((?:[^"\\]|\\.){1,200})"\s*:\s*/g
 const scalar = /^(?:"(?:[^"\\]|\\.)*(?:"|\\?$)|[^\s,}\]{["]+)/
 
-/** The end of an object or a list may be missing, so that all that follows the key of one is left out. */
+/** The end of an object or a list may be missing, so everything after a secret key is redacted. */
 function withoutSecretMembers(text: string, mark: RedactionMark): string {
   let shown = ''
   let done = 0
@@ -137,13 +138,13 @@ function withoutSecretMembers(text: string, mark: RedactionMark): string {
   return shown + text.slice(done)
 }
 
-const place = `to_char(d.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as place`
+const place = `${cursorTime('d.created_at')} as place`
 
 const columns = `
   d.id, d.call_id, d.source, d.reason, d.code, d.tool, d.deliveries, d.created_at, ${place},
   d.redriven_at, d.redriven_by, d.redriven_as, d.discarded_at, d.discarded_by`
 
-/** $1: the tenant; $2, $3: the place before; $4: how many letters. No row when there is none. */
+/** $1: the tenant; $2, $3: the cursor; $4: the limit of dead letters. No row when there are none. */
 export const stretchSql = `
   with near as materialized (
     select d.id, d.tool, d.created_at from dead_letters d
@@ -157,14 +158,14 @@ export const stretchSql = `
   order by d.created_at, d.id
   limit 1`
 
-/** $1: the tenant; $2, $3: the place before; $4: how many; $5 to $7: of `seenLetters`; $8, $9: the last place, or null. */
+/** $1: the tenant; $2, $3: the cursor; $4: the limit; $5 to $7: of `seenDeadLetters`; $8, $9: the last item, or null. */
 export const listSql = `
   select ${columns}
   from dead_letters d
   left join calls c on c.call_id = d.call_id
   where d.tenant = $1 and (d.created_at, d.id) < ($2::timestamptz, $3::text)
     and ($8::timestamptz is null or (d.created_at, d.id) >= ($8::timestamptz, $9::text))
-    and ${seenLettersSql('$5', '$6', '$7')}
+    and ${seenDeadLettersSql('$5', '$6', '$7')}
   order by d.created_at desc, d.id desc
   limit $4`
 
@@ -177,7 +178,7 @@ export const getSql = `
 export const lockSql = `
   select call_id, redriven_as, discarded_at from dead_letters where id = $1 and tenant = $2 for update`
 
-// Only a redrive names its letter, so that no call of the same key is taken for one.
+// Only a redriven call names its dead letter, so no other call with the same key is found.
 export const handedInSql = `
   select call_id from calls where tenant = $1 and principal = $2 and idem_key = 'dlq:' || $3::text and redrive_of = $3`
 
@@ -201,7 +202,7 @@ export const discardSql = `
   select $2, $3, coalesce(call_id, ''), 0, 'discard', coalesce(tool, ''), json_build_object('letter', id)::text
   from discarded`
 
-// The letter is locked first, so that of two who redrive it, or of one who discards it, only the first does something.
+// The dead letter is locked first, so that of concurrent redrives and discards only the first takes effect.
 export const sendAgainSql = `
   with letter as (
     select id, call_id, tool from dead_letters
@@ -210,7 +211,7 @@ export const sendAgainSql = `
   ), back as (
     update outbox o set tries = 0, failed_at = null, next_at = now(), lease_until = null
     from letter l
-    where o.id = substr(l.id, ${letterPrefix.length + 1})::bigint
+    where o.id = substr(l.id, ${deadLetterPrefix.length + 1})::bigint
     returning l.id, coalesce(l.call_id, l.id) as call_id, l.tool
   ), redriven as (
     update dead_letters d set redriven_at = now(), redriven_by = $3, redriven_as = b.call_id
@@ -222,20 +223,20 @@ export const sendAgainSql = `
   select call_id, pg_notify('gantry_outbox', '') from back`
 
 /**
- * Who reads dead letters: somebody, and what a tool is to him; or the service for a tenant, by its name.
- * - A letter of a tool that he is not shown is not there for him, unless he operates and the tool is there for him.
- * - One of no tool, as of a message that could not be read, is there for those who operate and are bound to no tools.
- * - Of chains and programs, which may call anything, those of others are not there for one who is bound to tools.
+ * The reader of dead letters: an identity with the visibility of tools to it; or the service for a tenant, by its name.
+ * - A dead letter of a visible tool is seen; one of a hidden tool only by operators.
+ * - One without a tool, as of a message that could not be decoded, is seen by operators that are bound to no tools.
+ * - Of chains and programs, which may call any tool, an identity that is bound to tools sees only its own.
  */
 export type DeadLetterReader =
   | string
-  | { readonly identity: Identity; readonly standing: (tool: string) => ToolVisibility }
+  | { readonly identity: Identity; readonly visibilityOf: (tool: string) => ToolVisibility }
 
-/** Who holds it deals with dead letters, and is shown what was asked for. */
+/** The permission to redrive and discard dead letters, and to see their arguments. */
 export const operatePermission = 'gantry:operate'
 
-/** What of a letter decides who may see it. */
-interface LetterSubject {
+/** The fields of a dead letter that decide who may see it. */
+interface DeadLetterSubject {
   readonly tool: string | null
   /** Of the call, if there is one. */
   readonly call?: { readonly kind: CallKind; readonly principal: string } | null
@@ -245,19 +246,19 @@ export function tenantOfReader(reader: DeadLetterReader): string {
   return typeof reader === 'string' ? reader : reader.identity.tenant
 }
 
-/** Whether he is shown what was asked for. */
+/** Whether the reader sees the arguments. */
 export function seesPayload(reader: DeadLetterReader): boolean {
   return typeof reader === 'string' || holds(reader.identity, operatePermission)
 }
 
-export function seesDeadLetter(reader: DeadLetterReader, { tool, call }: LetterSubject): boolean {
+export function seesDeadLetter(reader: DeadLetterReader, { tool, call }: DeadLetterSubject): boolean {
   if (typeof reader === 'string') return true
   const { principal, tools } = reader.identity
   if (tools !== undefined && call && call.kind !== 'call') return call.principal === principal
   return tool === null ? seesToolless(reader) : seesTool(reader, tool)
 }
 
-/** The three values that `seenLettersSql` asks for, of which the first is null for who sees all letters of his tenant. */
+/** The three parameters of `seenDeadLettersSql`; the first is null for a reader that sees all of its tenant. */
 export function seenDeadLetters(reader: DeadLetterReader, tools: readonly string[]): readonly unknown[] {
   if (typeof reader === 'string') return [null, null, null]
   const { principal, tools: bound } = reader.identity
@@ -265,22 +266,22 @@ export function seenDeadLetters(reader: DeadLetterReader, tools: readonly string
   return [JSON.stringify(seen), seesToolless(reader), bound === undefined ? null : principal]
 }
 
-/** The same for a letter `d` and its call `c`; a tool that is in none of the given names is not there. */
-function seenLettersSql(tools: string, toolless: string, own: string): string {
+/** The same for a dead letter `d` and its call `c`; a tool that is not among the given names is not seen. */
+function seenDeadLettersSql(tools: string, toolless: string, own: string): string {
   return `(${tools}::text is null or case
     when ${own}::text is not null and c.kind <> 'call' then c.principal = ${own}
     when d.tool is null then ${toolless}::boolean
     else d.tool = any (array(select json_array_elements_text(${tools}::json))) end)`
 }
 
-type Somebody = Exclude<DeadLetterReader, string>
+type ReadingIdentity = Exclude<DeadLetterReader, string>
 
-function seesToolless({ identity }: Somebody): boolean {
+function seesToolless({ identity }: ReadingIdentity): boolean {
   return identity.tools === undefined && holds(identity, operatePermission)
 }
 
-function seesTool({ identity, standing }: Somebody, tool: string): boolean {
+function seesTool({ identity, visibilityOf }: ReadingIdentity, tool: string): boolean {
   if (tool === 'chain') return identity.tools === undefined
-  const known = standing(tool)
+  const known = visibilityOf(tool)
   return known === 'visible' || (known === 'hidden' && holds(identity, operatePermission))
 }

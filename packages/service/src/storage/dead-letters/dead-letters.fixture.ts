@@ -13,7 +13,7 @@ export function letter(id: string, given: Row = {}): Row {
   return { id, ...about, tool: 'math:add:1.0.0', deliveries: 3, ...given }
 }
 
-/** Letters, and the store that takes calls in again. */
+/** Dead letters, and the store that redriven calls are submitted to. */
 export function parts(database: Database, options: Partial<DeadLettersOptions> = {}) {
   const calls = sqlCallStore(database)
   let made = 0
@@ -21,10 +21,10 @@ export function parts(database: Database, options: Partial<DeadLettersOptions> =
     made += 1
     return `new${made}`
   }
-  return { calls, letters: deadLetterRecords({ database, newId, ...options }) }
+  return { calls, deadLetters: deadLetterRecords({ database, newId, ...options }) }
 }
 
-/** A call that ended in the dead letters. */
+/** Adds a call with a dead letter. */
 export async function dead(database: Queries, id: string, call: Row = {}): Promise<void> {
   await addRows(database, 'calls', [someCall(id, { identity: JSON.stringify(identity), ...call })])
   await addRows(database, 'results', [someEnd(id, { status: 'failed' })])

@@ -7,7 +7,7 @@ import { outboxRecords } from '../outbox/outbox.ts'
 import { claiming, dead, identity, letter, operator, parts } from './dead-letters.fixture.ts'
 import type { DeadLetters } from './dead-letters.ts'
 
-/** A callback that could not be sent; answers the id of its letter. */
+/** Adds a callback that could not be sent; returns the id of its dead letter. */
 async function failedCallback(database: Queries, callId: string): Promise<string> {
   await addRows(database, 'calls', [someCall(callId)])
   await addRows(database, 'results', [someEnd(callId)])
@@ -19,7 +19,7 @@ async function failedCallback(database: Queries, callId: string): Promise<string
 
 async function failNext(database: Queries): Promise<void> {
   const outbox = outboxRecords(database)
-  for (const item of await outbox.claim(1, 60_000)) await outbox.fail(item, 'nobody there')
+  for (const item of await outbox.claim(1, 60_000)) await outbox.fail(item, 'no listener')
 }
 
 async function pages(deadLetters: DeadLetters, limit: number): Promise<string[][]> {
@@ -34,8 +34,8 @@ async function pages(deadLetters: DeadLetters, limit: number): Promise<string[][
 }
 
 testOnDatabases({
-  'letters are listed a page at a time, the newest first, and only those of the tenant': async ({ database }) => {
-    const { letters: deadLetters } = parts(database)
+  'dead letters of a tenant are listed in pages, newest first': async ({ database }) => {
+    const { deadLetters } = parts(database)
     const ids = ['e', 'd', 'c', 'b', 'a']
     const times = [1, 2, 2, 2, 3].map((n) => ago(n * 1_000))
     for (const [index, id] of ids.entries()) {
@@ -51,20 +51,20 @@ testOnDatabases({
     assert.deepEqual(await pages(deadLetters, -1), [['e'], ['b'], ['d'], ['c'], ['a']])
   },
 
-  'the statement leaves out what somebody does not see, so that pages are full and cursors name nothing else': async ({
+  'list() filters hidden dead letters before it cuts pages, so that pages are full and cursors reveal none': async ({
     database,
   }) => {
     const tools = ['math:add:1.0.0', 'mail:send:1.0.0', null, 'math:add:1.0.0', 'chain', 'mail:send:1.0.0']
     for (const [index, tool] of tools.entries()) {
       await addRows(database, 'dead_letters', [letter(`l${index}`, { tool, created_at: ago(1_000 * index) })])
     }
-    const standing = (tool: string): ToolVisibility => (tool.startsWith('math:') ? 'visible' : 'hidden')
+    const visibilityOf = (tool: string): ToolVisibility => (tool.startsWith('math:') ? 'visible' : 'hidden')
     for (const stretch of [1, 2, 3, 6, 10_000]) {
-      const { letters: deadLetters } = parts(database, { stretch })
+      const { deadLetters } = parts(database, { stretch })
       const read = async (as: Identity): Promise<string[]> => {
-        const first = await deadLetters.list({ limit: 1 }, { identity: as, standing })
+        const first = await deadLetters.list({ limit: 1 }, { identity: as, visibilityOf })
         if (first.cursor === undefined) return first.items.map(({ id }) => id)
-        const rest = await deadLetters.list({ cursor: first.cursor }, { identity: as, standing })
+        const rest = await deadLetters.list({ cursor: first.cursor }, { identity: as, visibilityOf })
         return [...first.items, ...rest.items].map(({ id }) => id)
       }
       assert.deepEqual(await read(identity), ['l0', 'l3', 'l4'])
@@ -75,27 +75,37 @@ testOnDatabases({
     }
   },
 
-  'a letter has all that is known of it': async ({ database }) => {
-    const { letters: deadLetters } = parts(database)
+  'get() returns all fields of a dead letter': async ({ database }) => {
+    const { deadLetters } = parts(database)
     await dead(database, 'c1', { payload: '{"a":1}' })
     const found = await deadLetters.get('c1', 'acme')
     const { createdAt, ...rest } = found
     assert.ok(Date.parse(createdAt) > 0)
     assert.deepEqual(rest, {
-      ...{ id: 'c1', callId: 'c1', source: 'call', reason: 'It died.', code: 'DELIVERY_EXHAUSTED' },
-      ...{ tool: 'math:add:1.0.0', deliveries: 3, payload: { a: 1 } },
+      id: 'c1',
+      callId: 'c1',
+      source: 'call',
+      reason: 'It died.',
+      code: 'DELIVERY_EXHAUSTED',
+      tool: 'math:add:1.0.0',
+      deliveries: 3,
+      payload: { a: 1 },
     })
     const unread = letter('m1', { call_id: null, tool: null, source: 'queue', payload: '{"broken' })
     await addRows(database, 'dead_letters', [unread])
     const { createdAt: _, ...bare } = await deadLetters.get('m1', 'acme')
     assert.deepEqual(bare, {
-      ...{ id: 'm1', source: 'queue', reason: 'It died.', code: 'DELIVERY_EXHAUSTED', deliveries: 3 },
+      id: 'm1',
+      source: 'queue',
+      reason: 'It died.',
+      code: 'DELIVERY_EXHAUSTED',
+      deliveries: 3,
       payload: '{"broken',
     })
   },
 
-  'a letter of another tenant, a made-up one and a hostile id are not found': async ({ database }) => {
-    const { letters: deadLetters } = parts(database)
+  'a dead letter of another tenant, an unknown id and a hostile id are NOT_FOUND': async ({ database }) => {
+    const { deadLetters } = parts(database)
     await dead(database, 'c1')
     await deadLetters.get('c1', 'acme')
     const stranger = { ...operator, tenant: 'other' }
@@ -110,8 +120,8 @@ testOnDatabases({
     }
   },
 
-  'a redriven call is handed in again as its first caller, once, under a new id': async ({ database }) => {
-    const { calls, letters: deadLetters } = parts(database)
+  'redrive() submits the call once, with its first caller’s identity and a new id': async ({ database }) => {
+    const { calls, deadLetters } = parts(database)
     await dead(database, 'c1', {
       payload: '{"a":1}',
       payload_bytes: 7,
@@ -126,10 +136,18 @@ testOnDatabases({
       claims.map(({ call }) => call),
       [
         {
-          ...{ callId: 'new1', kind: 'call', identity, fingerprint: 'f', tool: 'math:add:1.0.0' },
-          ...{ effect: 'read', payload: '{"a":1}', payloadBytes: 7, timeoutMs: 5, callback: 'https://a.b' },
+          callId: 'new1',
+          kind: 'call',
+          identity,
+          fingerprint: 'f',
+          tool: 'math:add:1.0.0',
+          effect: 'read',
+          payload: '{"a":1}',
+          payloadBytes: 7,
+          timeoutMs: 5,
+          callback: 'https://a.b',
           redriveOf: 'c1',
-          // Its tool knows it as the first one.
+          // The tool gets the same idempotency key as for the first call.
           effectKey: 'c1',
         },
       ],
@@ -143,15 +161,21 @@ testOnDatabases({
       audit.map(({ details, ...row }) => ({ ...row, ...JSON.parse(String(details)) })),
       [
         {
-          ...{ tenant: 'acme', principal: 'olga', call_id: 'new1', fence: 0, phase: 'redrive', tool: 'math:add:1.0.0' },
-          ...{ letter: 'c1', callId: 'c1' },
+          tenant: 'acme',
+          principal: 'olga',
+          call_id: 'new1',
+          fence: 0,
+          phase: 'redrive',
+          tool: 'math:add:1.0.0',
+          letter: 'c1',
+          callId: 'c1',
         },
       ],
     )
   },
 
-  'a redrive that broke off has handed nothing in, and the next does it once': async ({ database }) => {
-    const { calls, letters: deadLetters } = parts(database)
+  'a failed redrive submits no call, and concurrent redrives after it submit one': async ({ database }) => {
+    const { calls, deadLetters } = parts(database)
     await dead(database, 'c1', { kind: 'chain' })
     await addRows(database, 'journal', [{ call_id: 'c1', entry: 'a', state: 'begun', fence: 1 }])
     const dying = (queries: Queries): Queries => ({
@@ -159,7 +183,7 @@ testOnDatabases({
         sql.includes('redriven_at = now()') ? Promise.reject(new Error('died')) : queries.query(sql, parameters),
     })
     const transaction: Database['transaction'] = (work) => database.transaction((queries) => work(dying(queries)))
-    await assert.rejects(parts({ ...database, transaction }).letters.redrive('c1', operator), /died/)
+    await assert.rejects(parts({ ...database, transaction }).deadLetters.redrive('c1', operator), /died/)
     assert.equal((await deadLetters.get('c1', 'acme')).redriven, undefined)
     assert.deepEqual(await database.query('select call_id from calls'), [{ call_id: 'c1' }])
     assert.deepEqual(await database.query('select call_id from journal'), [{ call_id: 'c1' }])
@@ -169,8 +193,10 @@ testOnDatabases({
     assert.equal((await calls.claim(10, claiming)).length, 1)
   },
 
-  'a call that was handed in before its letter said so is the one': async ({ database }) => {
-    const { calls, letters: deadLetters } = parts(database)
+  'redrive() returns the call that an earlier redrive submitted without marking the dead letter': async ({
+    database,
+  }) => {
+    const { calls, deadLetters } = parts(database)
     await dead(database, 'c1')
     const before = { callId: 'before', kind: 'call', identity, key: 'dlq:c1', tool: 'math:add:1.0.0' } as const
     const again = { ...before, effect: 'read', fingerprint: 'f', payload: '{}', payloadBytes: 2 } as const
@@ -180,28 +206,28 @@ testOnDatabases({
     assert.equal((await calls.claim(10, claiming)).length, 1)
   },
 
-  'what its tool asks for today is given to a call that is handed in again': async ({ database }) => {
+  'a redriven call gets the present requirements of its tool': async ({ database }) => {
     const slot = { key: 'k', limit: 1 }
-    const { calls, letters: deadLetters } = parts(database, { prepare: async (call) => ({ ...call, slot }) })
+    const { calls, deadLetters } = parts(database, { prepare: async (call) => ({ ...call, slot }) })
     await dead(database, 'c1', { payload: null, payload_ref: 'sha256:x' })
     await deadLetters.redrive('c1', operator)
     const [claim] = await calls.claim(1, claiming)
     assert.deepEqual([claim?.call.slot, claim?.call.payloadRef], [slot, 'sha256:x'])
   },
 
-  'a message that could not be read cannot be redriven, but discarded': async ({ database }) => {
-    const { letters: deadLetters } = parts(database)
+  'a dead letter of an unreadable message can be discarded, but not redriven': async ({ database }) => {
+    const { deadLetters } = parts(database)
     await addRows(database, 'dead_letters', [letter('m1', { call_id: null, tool: null, payload: '\\xff' })])
     await assert.rejects(deadLetters.redrive('m1', operator), {
       code: 'INPUT_INVALID',
-      message: /no call that could be read/,
+      message: /no readable call/,
     })
     await deadLetters.discard('m1', operator)
     assert.equal((await deadLetters.get('m1', 'acme')).discarded?.by, 'olga')
   },
 
-  'a discarded letter cannot be redriven, and a redriven one cannot be discarded': async ({ database }) => {
-    const { calls, letters: deadLetters } = parts(database)
+  'a discarded dead letter cannot be redriven, and a redriven one cannot be discarded': async ({ database }) => {
+    const { calls, deadLetters } = parts(database)
     await dead(database, 'c1')
     await dead(database, 'c2')
     await deadLetters.discard('c1', operator)
@@ -218,24 +244,27 @@ testOnDatabases({
     ])
   },
 
-  'a callback is redriven by sending it again, once, until it fails again': async ({ database }, t) => {
-    const { calls, letters: deadLetters } = parts(database)
+  'redriving a callback makes it due once, and it can be redriven again after it failed again': async (
+    { database },
+    t,
+  ) => {
+    const { calls, deadLetters } = parts(database)
     const outbox = outboxRecords(database)
     const id = await failedCallback(database, 'c1')
-    const heard = Promise.withResolvers<string | undefined>()
-    const unhear = await database.listen('gantry_outbox', heard.resolve)
-    t.after(() => unhear())
+    const received = Promise.withResolvers<string | undefined>()
+    const unsubscribe = await database.listen('gantry_outbox', received.resolve)
+    t.after(() => unsubscribe())
     assert.deepEqual(await deadLetters.redrive(id, operator), { callId: 'c1' })
-    assert.equal(await heard.promise, '')
+    assert.equal(await received.promise, '')
     await assert.rejects(deadLetters.discard(id, operator), { code: 'INPUT_INVALID' })
     const [item] = await outbox.claim(10, 60_000)
     assert.deepEqual([item?.callId, item?.tries], ['c1', 1])
     assert.deepEqual(await deadLetters.redrive(id, operator), { callId: 'c1' })
     assert.deepEqual(await outbox.claim(10, 60_000), [])
     assert.ok(item !== undefined)
-    await outbox.fail(item, 'still nobody')
+    await outbox.fail(item, 'still no listener')
     const open = await deadLetters.get(id, 'acme')
-    assert.deepEqual([open.reason, open.redriven], ['still nobody', undefined])
+    assert.deepEqual([open.reason, open.redriven], ['still no listener', undefined])
     const both = await Promise.all([deadLetters.redrive(id, operator), deadLetters.redrive(id, operator)])
     assert.deepEqual(both, [{ callId: 'c1' }, { callId: 'c1' }])
     assert.equal((await outbox.claim(10, 60_000)).length, 1)
@@ -243,19 +272,22 @@ testOnDatabases({
     assert.deepEqual(await database.query('select count(*) as count from audit'), [{ count: 2 }])
   },
 
-  'a callback that is no longer kept cannot be redriven, nor one that was discarded': async ({ database }) => {
-    const { letters: deadLetters } = parts(database)
+  'a callback that was discarded, or is no longer in the outbox, cannot be redriven': async ({ database }) => {
+    const { deadLetters } = parts(database)
     const id = await failedCallback(database, 'c1')
     await deadLetters.discard(id, operator)
     await assert.rejects(deadLetters.redrive(id, operator), { code: 'INPUT_INVALID' })
     const other = await failedCallback(database, 'c2')
     await database.query('delete from outbox')
-    await assert.rejects(deadLetters.redrive(other, operator), { code: 'INPUT_INVALID', message: /no longer kept/ })
+    await assert.rejects(deadLetters.redrive(other, operator), {
+      code: 'INPUT_INVALID',
+      message: /no longer in the outbox/,
+    })
     assert.equal((await deadLetters.get(other, 'acme')).redriven, undefined)
   },
 
-  'a key that its caller used, be it for the same call or another, does not stand in the way': async ({ database }) => {
-    const { calls, letters: deadLetters } = parts(database)
+  'a call of the caller under the idempotency key of the redrive does not prevent it': async ({ database }) => {
+    const { calls, deadLetters } = parts(database)
     for (const fingerprint of ['f', 'another']) {
       const id = `c-${fingerprint}`
       await dead(database, id)
@@ -268,8 +300,8 @@ testOnDatabases({
     assert.equal((await calls.claim(10, claiming)).length, 4)
   },
 
-  'what was asked for is shown without what its keys say is secret, and redriven whole': async ({ database }) => {
-    const { calls, letters: deadLetters } = parts(database)
+  'get() redacts secrets in the payload, and redrive() submits the original': async ({ database }) => {
+    const { calls, deadLetters } = parts(database)
     const payload = '{"a":1,"deep":[{"api_key":"CANARY"}]}'
     await dead(database, 'c1', { payload })
     const shown = JSON.stringify((await deadLetters.get('c1', 'acme')).payload)

@@ -1,12 +1,12 @@
-import { type DeadLetter, type Identity, type Paged, ToolError } from '@gantry/contract'
+import { createHash } from 'node:crypto'
+import { type DeadLetter, type ErrorCode, type Identity, type Paged, ToolError } from '@gantry/contract'
 import { createRedactionMark, type RedactionMark } from '@gantry/core/internal/json/redact'
-import type { PageQuery } from '../call-input.ts'
 import type { AdmittedCall } from '../calls/call-store.ts'
 import { submit } from '../calls/sql/submit.ts'
-import type { Database, Queries, TenantReads } from '../databases/database.ts'
+import { type Database, type Queries, storable, type TenantReads } from '../databases/database.ts'
 import { inheritJournal } from '../journal.ts'
-import { letterPrefix } from '../outbox/outbox.ts'
-import { type PageCursor, readCursor, writeCursor } from '../page-cursor.ts'
+import { deadLetterPrefix } from '../outbox/outbox.ts'
+import { type PageCursor, type PageQuery, pageOf, pageSize, readCursor } from '../page-cursor.ts'
 import {
   callOf,
   type DeadLetterReader,
@@ -28,22 +28,26 @@ import {
 } from './dead-letter-rows.ts'
 
 /**
- * What could not be done and waits for a person, in the table `dead_letters`.
+ * Dead letters, in the table `dead_letters`.
  *
- * A letter is *open* until somebody redrives it or discards it; only one of them can be done, and a second time changes
- * nothing. The letter of a callback that was redriven and failed again is open again.
- * - Tenants: a letter of another tenant, or that its reader does not see, is NOT_FOUND, like one that never was.
- * - Errors: NOT_FOUND, INPUT_INVALID for what cannot be done with a letter, otherwise the store's.
+ * States: `open` → `redriven` | `discarded`
+ *
+ * - `open` → `redriven` or `discarded`: an operator redrives or discards it; the first one wins, and a repeat changes
+ *   nothing.
+ * - `redriven` → `open`: the callback that was redriven failed again.
+ *
+ * - Tenants: a dead letter of another tenant, or that its reader does not see, is NOT_FOUND.
+ * - Errors: NOT_FOUND, INPUT_INVALID for what cannot be done with a dead letter, otherwise the store's.
  */
 export interface DeadLetters {
-  /** The newest first, without what was asked for. */
+  /** Newest first, without arguments. */
   list(query: PageQuery, reader: DeadLetterReader): Promise<Paged<DeadLetter>>
-  /** With what was asked for, without what its keys say is secret, for those who operate. */
+  /** With the arguments for operators; values under secret names are redacted. */
   get(id: string, reader: DeadLetterReader): Promise<DeadLetter>
   /**
-   * Hands the call in again, as its first caller and under a new id, which a second redrive answers too; or sends again
-   * what could not be sent. A chain or a program begins with all that it had done, or might have. Who asked for it is on
-   * the audit record. Whether he may, and sees the letter, is for the caller to check.
+   * Submits the call again, with the identity of its first caller and a new id, which a second redrive returns too; or
+   * makes the unsent message due again. A chain or a program starts with its journal. The audit log records `by`; the
+   * caller must check that `by` may redrive and sees the dead letter.
    */
   redrive(id: string, by: Identity): Promise<{ readonly callId: string }>
   discard(id: string, by: Identity): Promise<void>
@@ -52,16 +56,14 @@ export interface DeadLetters {
 export interface DeadLettersOptions {
   readonly database: Queries & TenantReads & Pick<Database, 'transaction'>
   readonly newId: () => string
-  /** Completes a call that is handed in again with what its tool asks for today, such as its slot. */
+  /** Adds the present requirements of its tool to a redriven call, such as its slot. */
   readonly prepare?: (call: AdmittedCall) => AdmittedCall | Promise<AdmittedCall>
-  /** What stands for hidden parts of what was asked for; with a random key of its own when absent. */
+  /** Makes the marks of redacted values; with a random key when absent. */
   readonly mark?: RedactionMark
-  /** How many letters a list looks at at a time; 10,000 when absent. */
+  /** Number of dead letters that a list scans at a time; 10,000 when absent. */
   readonly stretch?: number
 }
 
-const usualPage = 50
-const largestPage = 200
 const usualStretch = 10_000
 
 export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
@@ -72,12 +74,12 @@ export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
     return row
   }
   /**
-   * While the letter is locked neither it nor its call, with all that was done of it, can be removed, and nobody else can
-   * deal with it, so that it needs no key, which its caller could have used before.
+   * While the dead letter is locked, neither it nor its call with its journal can be removed or redriven by others, so
+   * that the new call needs no key, which its caller could have used before.
    */
   const submitAgain = async (deadLetter: DeadLetterRow, by: Identity): Promise<string> => {
     const call = callOf(deadLetter)
-    if (call === undefined) throw wrong('holds no call that could be read, or none that is still kept')
+    if (call === undefined) throw wrong('has no readable call, or its call was removed; discard it')
     const again = await prepare({ ...call, callId: newId(), redriveOf: deadLetter.id })
     return database.transaction(async (queries) => {
       const [now] = await queries.query<LockedRow>(lockSql, [deadLetter.id, by.tenant])
@@ -96,18 +98,15 @@ export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
     const [row] = await database.query<{ call_id: string }>(sendAgainSql, [deadLetter.id, by.tenant, by.principal])
     if (row !== undefined) return row.call_id
     const { redriven_as: before } = await find(deadLetter.id, by.tenant)
-    if (before === null) throw wrong('was discarded, or what it was to send is no longer kept')
+    if (before === null) throw wrong('was discarded, or its message is no longer in the outbox')
     return before
   }
   return {
-    async list({ limit = usualPage, cursor }, reader) {
-      const most = Math.min(Math.max(1, limit), largestPage)
+    async list({ limit, cursor }, reader) {
+      const most = pageSize(limit)
       const queries = database.asTenant(tenantOfReader(reader))
-      const rows = await listLetters(queries, { reader, from: readCursor(cursor), most: most + 1, stretch })
-      const items = rows.slice(0, most).map((row) => deadLetterOf(row))
-      const last = rows[most - 1]
-      if (last === undefined || rows.length <= most) return { items }
-      return { items, cursor: writeCursor({ at: last.place, id: last.id }) }
+      const rows = await listDeadLetters(queries, { reader, from: readCursor(cursor), most: most + 1, stretch })
+      return pageOf(rows, most, { itemOf: (row) => deadLetterOf(row), idOf: (row) => row.id })
     },
     async get(id, reader) {
       const row = await find(id, tenantOfReader(reader))
@@ -118,7 +117,7 @@ export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
       const deadLetter = await find(id, by.tenant)
       if (deadLetter.redriven_as !== null) return { callId: deadLetter.redriven_as }
       if (deadLetter.discarded_at !== null) throw wrong('was discarded')
-      if (deadLetter.id.startsWith(letterPrefix)) return { callId: await sendAgain(deadLetter, by) }
+      if (deadLetter.id.startsWith(deadLetterPrefix)) return { callId: await sendAgain(deadLetter, by) }
       return { callId: await submitAgain(deadLetter, by) }
     },
     async discard(id, by) {
@@ -129,7 +128,7 @@ export function deadLetterRecords(options: DeadLettersOptions): DeadLetters {
   }
 }
 
-/** The call that an older version handed in, under a key, without saying so on the letter. */
+/** The call that an older version submitted under a key without marking the dead letter. */
 async function handedIn(queries: Queries, { identity, redriveOf }: AdmittedCall): Promise<string | undefined> {
   const { tenant, principal } = identity
   const [row] = await queries.query<{ call_id: string }>(handedInSql, [tenant, principal, redriveOf])
@@ -139,7 +138,7 @@ async function handedIn(queries: Queries, { identity, redriveOf }: AdmittedCall)
 async function handIn(queries: Queries, call: AdmittedCall): Promise<string> {
   const [submitted] = await submit(queries, [call], undefined)
   if (submitted?.kind === 'new') return submitted.callId
-  throw new ToolError('INTERNAL', 'The id of the new call was taken; redrive the letter again.')
+  throw new ToolError('INTERNAL', 'The id of the new call exists already; redrive the dead letter again.')
 }
 
 type LockedRow = Pick<DeadLetterRow, 'redriven_as' | 'discarded_at'> & { call_id: string }
@@ -152,20 +151,20 @@ function wrong(words: string): ToolError {
   return new ToolError('INPUT_INVALID', `The dead letter ${words}.`, { stage: 'admit' })
 }
 
-/** Which letters: so many of those that the reader sees, from a place on. */
-interface LetterQuery {
+/** A page of the dead letters that the reader sees. */
+interface DeadLetterQuery {
   readonly reader: DeadLetterReader
   readonly from: PageCursor
   readonly most: number
-  /** How many letters are looked at at a time, because a sender of messages may have made up as many names of tools. */
+  /** Number of dead letters scanned at a time; bounded, because senders of messages can invent tool names. */
   readonly stretch: number
 }
 
 /**
- * The newest letters that somebody sees. What a tool is to him only the catalog knows, so that the names of the tools of
- * a stretch of letters are read first, and the statement is told which of them he sees.
+ * The newest dead letters that the reader sees. Only the catalog knows which tools are visible, so that the tool names
+ * of a stretch of dead letters are read first, and those that are visible are parameters of the statement.
  */
-async function listLetters(queries: Queries, query: LetterQuery): Promise<readonly DeadLetterRow[]> {
+async function listDeadLetters(queries: Queries, query: DeadLetterQuery): Promise<readonly DeadLetterRow[]> {
   const { reader, from, most, stretch } = query
   const tenant = tenantOfReader(reader)
   const found: DeadLetterRow[] = []
@@ -190,7 +189,7 @@ async function listLetters(queries: Queries, query: LetterQuery): Promise<readon
 type Stretch = { readonly tools: readonly string[]; readonly end: PageCursor | undefined }
 type StretchRow = { tools: string; place: string; id: string }
 
-/** The end is the last letter of the stretch, and absent when none can follow. */
+/** The next stretch; its end is the last dead letter, and absent when none can follow. */
 async function stretchFrom(
   queries: Queries,
   tenant: string,
@@ -202,4 +201,63 @@ async function stretchFrom(
   const [row] = await queries.query<StretchRow & { count: number }>(stretchSql, [tenant, at, id, most])
   if (row === undefined) return { tools: [], end: undefined }
   return { tools: JSON.parse(row.tools), end: row.count < most ? undefined : { at: row.place, id: row.id } }
+}
+
+/** A message that did not become a call. */
+export interface RefusedMessage {
+  /** The tenant of the dead letter and of the replies: the sender's, or the source's when the sender is unknown. */
+  readonly tenant: string
+  /** The topic or the stream; with the position it identifies the message. */
+  readonly source: string
+  readonly position: string
+  readonly deliveries: number
+  readonly code: ErrorCode
+  readonly reason: string
+  readonly tool?: string | undefined
+  /** When present, the message becomes a dead letter with this payload. */
+  readonly dead?: { readonly payload?: string }
+  /** Replies to send. */
+  readonly messages: readonly { readonly target: string; readonly body: string }[]
+}
+
+/**
+ * Records refused messages: their dead letters and replies, in one transaction. A message that is delivered again
+ * changes nothing, but may be replied to twice.
+ */
+export async function refuseMessages(database: Queries, refused: readonly RefusedMessage[]): Promise<void> {
+  if (refused.length === 0) return
+  const deadLetters = refused.filter(({ dead }) => dead !== undefined).map(deadLetterRowOf)
+  const messages = refused.flatMap(({ tenant, messages }) => messages.map((message) => ({ tenant, ...message })))
+  await database.query(refuseSql, [JSON.stringify(deadLetters), JSON.stringify(messages)])
+}
+
+const refuseSql = `
+  with buried as (
+    insert into dead_letters (id, tenant, source, reason, code, tool, payload, deliveries)
+    select id, tenant, source, reason, code, tool, payload, deliveries
+    from json_to_recordset($1::json) as d(
+      id text, tenant text, source text, reason text, code text, tool text, payload text, deliveries integer)
+    on conflict (id) do nothing
+  ), posted as (
+    insert into outbox (tenant, kind, target, body)
+    select tenant, 'message', target, body from json_to_recordset($2::json) as m(tenant text, target text, body text)
+    returning id
+  )
+  select pg_notify('gantry_outbox', '') where exists (select from posted)`
+
+function deadLetterRowOf({ tenant, source, position, deliveries, code, reason, tool, dead }: RefusedMessage) {
+  const id = `message-${createHash('sha256')
+    .update(JSON.stringify([source, position]))
+    .digest('hex')
+    .slice(0, 32)}`
+  return {
+    id,
+    tenant,
+    source,
+    deliveries,
+    code,
+    reason: storable(reason),
+    tool: tool === undefined ? undefined : storable(tool.slice(0, 300)),
+    payload: dead?.payload === undefined ? undefined : storable(dead.payload),
+  }
 }

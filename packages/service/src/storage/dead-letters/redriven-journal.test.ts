@@ -5,8 +5,8 @@ import { journalRecords } from '../journal.ts'
 import { claiming, dead, letter, operator, parts } from './dead-letters.fixture.ts'
 
 testOnDatabases({
-  'a chain or a program begins with what every earlier one did, or may have done': async ({ database }) => {
-    const { letters: deadLetters } = parts(database)
+  'a redriven chain or program starts with the journal of all its predecessors': async ({ database }) => {
+    const { deadLetters } = parts(database)
     const journal = journalRecords(database)
     const row = (callId: string, entry: string, result?: string): Row => {
       const state = result === undefined ? 'begun' : 'done'
@@ -24,19 +24,22 @@ testOnDatabases({
       await database.query(`delete from journal where call_id = '${kind}-1'`)
       const { callId: third } = await deadLetters.redrive(second, operator)
       assert.deepEqual(Object.fromEntries(await journal.read(third)), {
-        ...{ a: { state: 'done', result: '1' }, b: { state: 'done', result: '2' }, c: { state: 'begun' } },
+        a: { state: 'done', result: '1' },
+        b: { state: 'done', result: '2' },
+        c: { state: 'begun' },
       })
     }
-    // An older version gave the second one nothing.
+    // An older version did not copy the journal to the redriven call.
     await dead(database, 'old', { kind: 'code', effect_key: 'origin' })
     await addRows(database, 'journal', [row('origin', 'a', '1'), row('origin', 'b'), row('old', 'b', '2')])
     const { callId } = await deadLetters.redrive('old', operator)
     assert.deepEqual(Object.fromEntries(await journal.read(callId)), {
-      ...{ a: { state: 'done', result: '1' }, b: { state: 'done', result: '2' } },
+      a: { state: 'done', result: '1' },
+      b: { state: 'done', result: '2' },
     })
   },
 
-  'a letter that goes, or is discarded, while it is redriven hands nothing in': async ({ database }) => {
+  'a dead letter that is removed or discarded during its redrive submits no call': async ({ database }) => {
     const going = parts(database, {
       async prepare(call) {
         for (const table of ['dead_letters', 'journal', 'calls']) await database.query(`delete from ${table}`)
@@ -44,15 +47,18 @@ testOnDatabases({
       },
     })
     await dead(database, 'c1', { kind: 'chain' })
-    await assert.rejects(going.letters.redrive('c1', operator), { code: 'NOT_FOUND' })
+    await assert.rejects(going.deadLetters.redrive('c1', operator), { code: 'NOT_FOUND' })
     const discarding = parts(database, {
       async prepare(call) {
-        await going.letters.discard('c2', operator)
+        await going.deadLetters.discard('c2', operator)
         return call
       },
     })
     await dead(database, 'c2')
-    await assert.rejects(discarding.letters.redrive('c2', operator), { code: 'INPUT_INVALID', message: /discarded/ })
+    await assert.rejects(discarding.deadLetters.redrive('c2', operator), {
+      code: 'INPUT_INVALID',
+      message: /discarded/,
+    })
     assert.deepEqual(await going.calls.claim(10, claiming), [])
   },
 })

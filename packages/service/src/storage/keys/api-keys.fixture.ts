@@ -1,7 +1,7 @@
 import { type Identity, type KeyView, ToolError } from '@gantry/contract'
 import { type KeyRecords, type LiveKey, makerOf, type NewKey, takenError } from './api-keys.ts'
 
-/** Keys without a database, for tests of what stands before them. */
+/** API keys in memory, for tests of their callers. */
 export function memoryKeys(): KeyRecords & { readonly asked: string[][] } {
   const views = new Map<string, KeyView>()
   const keys = new Map<string, NewKey>()
@@ -16,7 +16,14 @@ export function memoryKeys(): KeyRecords & { readonly asked: string[][] } {
     const { id, name, identity, verifier, lifeMs } = key
     const { tenant, principal, permissions, roles = [], tools } = identity
     const view: KeyView = {
-      ...{ id, name, tenant, principal, permissions, roles, state: 'live', createdBy: by },
+      id,
+      name,
+      tenant,
+      principal,
+      permissions,
+      roles,
+      state: 'live',
+      createdBy: by,
       kind: 'digest' in verifier ? 'bearer' : 'signing',
       createdAt: new Date().toISOString(),
       expiresAt: new Date(Date.now() + lifeMs).toISOString(),

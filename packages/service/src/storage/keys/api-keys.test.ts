@@ -19,7 +19,9 @@ function someKey(id: string, given: Partial<NewKey> = {}): NewKey {
 const notFound = { code: 'NOT_FOUND' }
 
 testOnDatabases({
-  'a key is kept with what it stands for and found by its id, without its digest being shown': async ({ database }) => {
+  'a key is stored with its identity and found by its id, and no view or audit entry contains its digest': async ({
+    database,
+  }) => {
     const keys = keyRecords(database)
     const made = await keys.add(someKey('aaaaaaaaaaaa'), maker)
     assert.deepEqual(
@@ -41,28 +43,28 @@ testOnDatabases({
     assert.ok(!String(note?.details).includes('digest-'))
   },
 
-  'a key that expired or was revoked is not found, and who changes one tells everybody': async ({ database }) => {
+  'find() returns no expired or revoked key, and a revocation notifies all processes': async ({ database }) => {
     const keys = keyRecords(database)
-    const heard: (string | undefined)[] = []
-    const told = Promise.withResolvers<void>()
+    const received: (string | undefined)[] = []
+    const notified = Promise.withResolvers<void>()
     const unlisten = await database.listen(keyChannel, (id) => {
-      heard.push(id)
-      told.resolve()
+      received.push(id)
+      notified.resolve()
     })
     await keys.add(someKey('aaaaaaaaaaaa'), maker)
     await keys.add(someKey('bbbbbbbbbbbb'), maker)
     await database.query(`update api_keys set expires_at = now() where id = 'bbbbbbbbbbbb'`)
     assert.equal((await keys.get('bbbbbbbbbbbb', 'acme')).state, 'expired')
     assert.equal((await keys.revoke('aaaaaaaaaaaa', 'acme', maker)).state, 'revoked')
-    await told.promise
+    await notified.promise
     assert.deepEqual(await keys.find(['aaaaaaaaaaaa', 'bbbbbbbbbbbb']), [])
     const first = (await keys.get('aaaaaaaaaaaa', 'acme')).revokedAt
     assert.equal((await keys.revoke('aaaaaaaaaaaa', 'acme', maker)).revokedAt, first)
-    assert.deepEqual(heard, ['aaaaaaaaaaaa'])
+    assert.deepEqual(received, ['aaaaaaaaaaaa'])
     await unlisten()
   },
 
-  'a key of another tenant is not there': async ({ database }) => {
+  'a key of another tenant is NOT_FOUND': async ({ database }) => {
     const keys = keyRecords(database)
     await keys.add(someKey('aaaaaaaaaaaa'), maker)
     await assert.rejects(keys.get('aaaaaaaaaaaa', 'other'), notFound)
@@ -72,7 +74,7 @@ testOnDatabases({
     assert.equal((await keys.get('aaaaaaaaaaaa', undefined)).state, 'live')
   },
 
-  'rotating makes a pair, of which the old one ends with the overlap, and only once': async ({ database }) => {
+  'rotate() creates one successor, and the old key expires at the end of the overlap': async ({ database }) => {
     const keys = keyRecords(database)
     await keys.add(someKey('aaaaaaaaaaaa'), maker)
     const rotations = ['bbbbbbbbbbbb', 'cccccccccccc', 'dddddddddddd'].map((id) =>
@@ -91,13 +93,18 @@ testOnDatabases({
     const again = await keys.rotate('aaaaaaaaaaaa', someKey('eeeeeeeeeeee'), 60_000_000, maker)
     assert.equal(again.state, 'live')
     const old = await keys.get('aaaaaaaaaaaa', 'acme')
-    assert.ok(Date.parse(old.expiresAt) - Date.parse(again.createdAt) <= 1_000, 'an overlap never makes a life longer')
+    assert.ok(
+      Date.parse(old.expiresAt) - Date.parse(again.createdAt) <= 1_000,
+      'an overlap does not extend the life of the old key',
+    )
     await keys.revoke('aaaaaaaaaaaa', 'acme', maker)
     await keys.revoke('eeeeeeeeeeee', 'acme', maker)
     await assert.rejects(keys.rotate('aaaaaaaaaaaa', someKey('ffffffffffff'), 0, maker), { code: 'INPUT_INVALID' })
   },
 
-  'of many who want the same principal at once, one gets it, and afterwards only he': async ({ database }) => {
+  'with `unclaimed`, the first maker of a key owns its principal, and other makers are DENIED': async ({
+    database,
+  }) => {
     const keys = keyRecords(database)
     const makers = ['aaaa', 'bbbb', 'cccc', 'dddd'].map((name) => ({ ...maker, principal: name }))
     const settled = await Promise.allSettled(
@@ -116,20 +123,22 @@ testOnDatabases({
     await keys.add(someKey('hhhhhhhhhhhh'), maker)
   },
 
-  'a key of a principal that only others made is not rotated for one who may not have it': async ({ database }) => {
+  'with `unclaimed`, a key whose principal belongs to another maker cannot be rotated': async ({ database }) => {
     const keys = keyRecords(database)
     const other = { ...maker, principal: 'other' }
     await keys.add(someKey('aaaaaaaaaaaa'), maker)
     const taking = keys.rotate('aaaaaaaaaaaa', someKey('bbbbbbbbbbbb'), 0, other, { unclaimed: true })
     await assert.rejects(taking, { code: 'DENIED' })
-    assert.equal((await keys.get('aaaaaaaaaaaa', 'acme')).state, 'live', 'nothing was changed by the refusal')
+    assert.equal((await keys.get('aaaaaaaaaaaa', 'acme')).state, 'live', 'the refusal changes nothing')
     await keys.rotate('aaaaaaaaaaaa', someKey('bbbbbbbbbbbb'), 60_000, other)
     const again = keys.rotate('bbbbbbbbbbbb', someKey('cccccccccccc'), 0, other, { unclaimed: true })
-    await assert.rejects(again, { code: 'DENIED' }, 'whoever rotated a key did not make it')
+    await assert.rejects(again, { code: 'DENIED' }, 'rotating a key does not make its principal one’s own')
     await keys.rotate('bbbbbbbbbbbb', someKey('cccccccccccc'), 0, maker, { unclaimed: true })
   },
 
-  'the calls of a principal that wait are found, and none that runs or is of another': async ({ database }) => {
+  'pending() returns the waiting calls of a principal, without running calls and those of others': async ({
+    database,
+  }) => {
     await addRows(database, 'calls', [
       ...['waits', 'later', 'asked', 'runs', 'done'].map((id) => someCall(id, { principal: 'key:ci' })),
       someCall('other', { principal: 'key:other' }),
@@ -147,7 +156,7 @@ testOnDatabases({
     assert.deepEqual([...pending].sort(), ['asked', 'later', 'waits'])
   },
 
-  'lists come by pages, newest first': async ({ database }) => {
+  'keys are listed in pages, newest first': async ({ database }) => {
     const keys = keyRecords(database)
     for (const id of ['aaaaaaaaaaaa', 'bbbbbbbbbbbb', 'cccccccccccc']) await keys.add(someKey(id), maker)
     const first = await keys.list({ limit: 2 }, 'acme')
@@ -159,7 +168,7 @@ testOnDatabases({
     assert.equal(rest.cursor, undefined)
   },
 
-  'the last use is written at most once a minute': async ({ database }) => {
+  'lastUsedAt is written at most once a minute': async ({ database }) => {
     const keys = keyRecords(database)
     await keys.add(someKey('aaaaaaaaaaaa'), maker)
     const lastUse = async (): Promise<string | undefined> => (await keys.get('aaaaaaaaaaaa', 'acme')).lastUsedAt

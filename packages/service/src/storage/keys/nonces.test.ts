@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { testOnDatabases } from '../calls.fixture.ts'
-import { nonceRecords } from './nonces.ts'
+import { nonceRecords } from './api-keys.ts'
 
 testOnDatabases({
-  'a nonce is new once, for each key, however many use it at the same time': async ({ database }) => {
+  'a nonce is accepted once per key, also by concurrent requests': async ({ database }) => {
     const nonces = nonceRecords(database)
     const one = { keyId: 'a', nonce: 'n1' }
     assert.deepEqual(await nonces.use([one, one, { keyId: 'b', nonce: 'n1' }]), [true, false, true])
@@ -12,7 +12,7 @@ testOnDatabases({
     assert.equal(storm.flat().filter(Boolean).length, 1)
   },
 
-  'those that no request could use any more are forgotten': async ({ database }) => {
+  'forget() removes nonces older than any acceptable request': async ({ database }) => {
     const nonces = nonceRecords(database)
     await nonces.use([
       { keyId: 'a', nonce: 'old' },

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { ToolError } from '@gantry/contract'
 import type { AddedDocument, KnowledgeLimits } from '@gantry/knowledge'
-import { noRoom, type Prepared } from '@gantry/knowledge/internal/prepare'
+import { limitReached, type Prepared } from '@gantry/knowledge/internal/prepare'
 import { plainWords } from '@gantry/knowledge/internal/query'
 import type { Database, Queries } from '../databases/database.ts'
 import type { KnowledgeBounds } from './knowledge-statements.ts'
 import * as sql from './knowledge-statements.ts'
 
-/** Where documents go, and what holds for all of them. */
+/** The context of an add. */
 export interface Adding {
   readonly database: Database
   readonly tenant: string
@@ -18,7 +18,7 @@ export interface Adding {
 
 export interface Meanings {
   readonly model: string | undefined
-  /** By the text that they are of. */
+  /** Vectors by text. */
   readonly vectors: ReadonlyMap<string, Float32Array>
 }
 
@@ -31,20 +31,20 @@ interface Size {
 
 type PresentRow = Size & { readonly digest: string }
 
-/** What is there already, by its id. */
+/** Existing documents by id. */
 export type Present = ReadonlyMap<string, PresentRow>
 
-/** Pieces that are there, but of no document yet. */
+/** Chunks that are stored but belong to no document yet. */
 interface Draft {
   readonly id: string
-  /** Under which name those of a document are, by its id. */
+  /** The temporary id of each document's chunks, by document id. */
   readonly names: ReadonlyMap<string, string>
 }
 
 /**
- * Adds documents, all or none. What is little goes in one transaction. The pieces of more are put down before that, in
- * slices between which others get their turn, as a draft that nobody finds: the transaction then only has the documents
- * take them up. A draft that was not taken up is removed, by others when its own process died.
+ * Adds documents, all or none. Small ones are added in one transaction. The chunks of larger ones are written first, in
+ * slices between which other statements run, as a draft that no search finds; the transaction then only attaches them
+ * to the documents. A draft that is not attached is removed, by another process when its own is lost.
  */
 export async function addPrepared(
   adding: Adding,
@@ -65,7 +65,7 @@ export async function addPrepared(
     await putDown(adding, changed, draft, signal)
     return await database.transaction((queries) => put(queries, adding, prepared, draft))
   } catch (error) {
-    // What stays because the database is away is swept later.
+    // A draft that cannot be removed now is removed as stale later.
     await database.query(sql.dropDraftSql, [adding.tenant, draft.id]).catch(() => undefined)
     throw error
   }
@@ -97,11 +97,12 @@ function* slicesOf<T>(all: readonly T[], size: number): Generator<readonly T[], 
 }
 
 function sweptError(): ToolError {
-  const message = 'The documents took so long to add that they were taken for left behind; nothing was added.'
+  const message =
+    'Adding the documents took so long that their draft was removed as abandoned; nothing was added. Try again.'
   return new ToolError('STORE_UNAVAILABLE', message, { effect: 'none', details: { outcome: 'none' } })
 }
 
-/** Under the tenant's lock: what changed goes, what is new comes, and the tenant has no more than it may. */
+/** Replaces changed documents and adds new ones, under the tenant's lock and within its limits. */
 async function put(
   queries: Queries,
   { tenant, limits, bounds, meanings }: Adding,
@@ -124,7 +125,7 @@ async function put(
   if (changed.length > 0) {
     const documents = changed.map((one) => documentRow(one, names.get(one.id)))
     await queries.query(sql.insertSql, [tenant, JSON.stringify(documents)])
-    // With a draft, those that somebody changed or removed since it was begun.
+    // With a draft, only documents that were changed or removed since it was started.
     const rows = changed.flatMap((one) => (names.has(one.id) ? [] : chunkRows(one, one.id, meanings)))
     for (const slice of slicesOf(rows, bounds.slice)) {
       await queries.query(sql.insertChunksSql, [tenant, JSON.stringify(slice)])
@@ -145,12 +146,13 @@ function changedOf(prepared: readonly Prepared[], before: Present): readonly Pre
   return prepared.filter(({ id, digest }) => before.get(id)?.digest !== digest)
 }
 
-/** LIMIT_EXCEEDED when the tenant has no room for what is new. */
+/** Throws LIMIT_EXCEEDED when the new documents exceed the tenant's limits. */
 function refuseTooMuch(use: Use, changed: readonly Prepared[], before: Present, limits: KnowledgeLimits): void {
   const replaced = changed.flatMap(({ id }) => before.get(id) ?? [])
   const bytes = use.bytes - sum(replaced, 'bytes') + sum(changed.map(sizeOf), 'bytes')
-  if (use.documents - replaced.length + changed.length > limits.documents) throw noRoom('documents', limits.documents)
-  if (bytes > limits.bytes) throw noRoom('bytes', limits.bytes)
+  if (use.documents - replaced.length + changed.length > limits.documents)
+    throw limitReached('documents', limits.documents)
+  if (bytes > limits.bytes) throw limitReached('bytes', limits.bytes)
 }
 
 function sizeOf({ id, chunks, bytes }: Prepared): Size {
@@ -185,7 +187,7 @@ async function changeUse(queries: Queries, tenant: string, sizes: readonly Size[
   await queries.query(sql.changeUseSql, [tenant, sign * sizes.length, sign * chunks, sign * bytes])
 }
 
-/** Under the tenant's lock; says how many there were. */
+/** Removes documents under the tenant's lock; returns how many existed. */
 export async function removeAll(queries: Queries, tenant: string, ids: readonly string[]): Promise<number> {
   const gone = await queries.query<Size>(sql.deleteSql, [tenant, ids])
   if (gone.length > 0) await changeUse(queries, tenant, gone, -1)

@@ -24,7 +24,7 @@ async function ids(knowledge: Knowledge, query: string, more: object = {}): Prom
   return items.map(({ id }) => id)
 }
 
-/** So many documents that hold a word, of which some hold others too; the last have a tag. */
+/** Adds 30 documents with one common word and some rare ones; the last ten have a tag. */
 async function addFruit(database: Database): Promise<void> {
   const documents = Array.from({ length: 30 }, (_, n) => ({
     id: `d${String(n).padStart(2, '0')}`,
@@ -34,16 +34,19 @@ async function addFruit(database: Database): Promise<void> {
   await open(database).add(documents, 'acme', signal)
 }
 
-/** A text of so many pieces, each of which has a word of its own and one that all have. */
+/** A text of `pieces` chunks, each with a word of its own and one that all share. */
 function longText(pieces: number, all: string): string {
   return Array.from({ length: pieces }, (_, n) => `${all} own${n} ${'extraordinarily '.repeat(45)}`).join('\n\n')
 }
 
-/** The same database, where somebody hears of every statement before it is done. */
-function heard(database: Database, hear: (sql: string, parameters: readonly unknown[]) => Promise<void>): Database {
+/** The database, with `listener` called before each statement. */
+function observed(
+  database: Database,
+  listener: (sql: string, parameters: readonly unknown[]) => Promise<void>,
+): Database {
   const around = (queries: Queries): Queries['query'] =>
     async function query(sql, parameters = []) {
-      await hear(sql, parameters)
+      await listener(sql, parameters)
       return queries.query(sql, parameters)
     } as Queries['query']
   return {
@@ -61,22 +64,22 @@ async function counts(database: Database): Promise<unknown> {
 }
 
 testOnDatabases({
-  'a search weighs no more pieces than it may, however many hold its words': async ({ database }) => {
+  'a search ranks at most `ranked` chunks, however many match': async ({ database }) => {
     await addFruit(database)
     assert.equal((await ids(open(database), 'apple')).length, 30)
     assert.equal((await ids(open(database, { ranked: 5 }), 'apple')).length, 5)
     assert.equal((await ids(open(database, { ranked: 5, common: 1 }), 'apple pear')).length, 5)
   },
 
-  'a search looks at no more pieces than it may to find those that fit': async ({ database }) => {
+  'a search examines at most `examined` chunks for its filters': async ({ database }) => {
     await addFruit(database)
     assert.equal((await ids(open(database), 'apple', { tags: ['late'] })).length, 10)
     assert.ok((await ids(open(database, { examined: 12 }), 'apple', { tags: ['late'] })).length < 10)
-    // Words of a phrase are found by the index, so that what lacks them is not even looked at.
+    // The index finds the words of a phrase, so that chunks without them are not examined.
     assert.deepEqual(await ids(open(database, { examined: 1 }), 'apple "pear quince"'), ['d29'])
   },
 
-  'when a tenant has more than is weighed, what holds the rarest words is among it, in the same order': async ({
+  'a search over more chunks than it ranks keeps those with the rarest words, in the same order': async ({
     database,
   }) => {
     await addFruit(database)
@@ -86,11 +89,11 @@ testOnDatabases({
     assert.deepEqual(await ids(open(database, { ranked: 30 }), 'apple pear quince'), all)
   },
 
-  'a search that nobody wants any more goes no further than the statement it is at': async ({ database }) => {
+  'an aborted search stops after the current statement': async ({ database }) => {
     await addFruit(database)
     const stop = new AbortController()
     const done: string[] = []
-    const spied = heard(database, async (sql) => {
+    const spied = observed(database, async (sql) => {
       done.push(sql)
       if (sql === countSql) stop.abort(new Error('cancelled'))
     })
@@ -99,28 +102,28 @@ testOnDatabases({
     assert.deepEqual(done.slice(-2), [termsSql, countSql])
   },
 
-  'a long text is added in slices, and others get their turn in between': async ({ database }) => {
+  'a long text is added in slices, and other statements run between them': async ({ database }) => {
     const sizes: number[] = []
     const seen: unknown[] = []
-    const spied = heard(database, async (sql, parameters) => {
+    const spied = observed(database, async (sql, parameters) => {
       if (sql !== addToDraftSql && sql !== insertChunksSql) return
       sizes.push(JSON.parse(String(parameters[1])).length)
-      // On PGlite this would wait for ever if the slices were in one transaction.
+      // On PGlite this would deadlock if the slices were in one transaction.
       seen.push(await ids(open(database), 'common'))
     })
     const knowledge = open(spied, { slice: 4 })
     const [added] = (await knowledge.add([{ id: 'x', text: longText(11, 'common') }], 'acme', signal)).documents
     assert.deepEqual([added?.state, added?.chunks, sizes], ['added', 11, [4, 4, 3]])
-    assert.deepEqual(seen, [[], [], []], 'nothing of it is found before it is whole')
+    assert.deepEqual(seen, [[], [], []], 'no chunk is found before the text is complete')
     assert.equal((await ids(knowledge, 'common')).length, 11)
     assert.deepEqual(await counts(database), [11, 11, 0])
     const { text } = await knowledge.get('x', { from: 0, limit: 100 }, 'acme', signal)
     assert.equal(text, longText(11, 'common'))
   },
 
-  'a text that is replaced by a long one is found until that is whole': async ({ database }) => {
+  'a text is found until the long text that replaces it is complete': async ({ database }) => {
     const seen: unknown[] = []
-    const spied = heard(database, async (sql) => {
+    const spied = observed(database, async (sql) => {
       if (sql === addToDraftSql) seen.push([await ids(open(database), 'before'), await ids(open(database), 'after')])
     })
     const knowledge = open(spied, { slice: 4 })
@@ -136,22 +139,25 @@ testOnDatabases({
     assert.deepEqual(await counts(database), [1, 1, 0])
   },
 
-  'an add that fails or is cancelled between slices leaves nothing': async ({ database }) => {
+  'an add that fails or is cancelled between slices leaves no chunks and no draft': async ({ database }) => {
     const stop = new AbortController()
-    for (const fail of [() => Promise.reject(new Error('away')), async () => stop.abort(new Error('cancelled'))]) {
+    for (const fail of [
+      () => Promise.reject(new Error('unavailable')),
+      async () => stop.abort(new Error('cancelled')),
+    ]) {
       let slices = 0
-      const failing = heard(database, async (sql) => {
+      const failing = observed(database, async (sql) => {
         if (sql === addToDraftSql) slices += 1
         if (sql === addToDraftSql && slices === 2) await fail()
       })
       const adding = open(failing, { slice: 4 }).add([{ id: 'x', text: longText(11, 'w') }], 'acme', stop.signal)
-      await assert.rejects(adding, /away|cancelled/)
+      await assert.rejects(adding, /unavailable|cancelled/)
       assert.deepEqual([slices, await counts(database)], [2, [0, 0, 0]])
     }
   },
 
-  'what a process that died between slices has left is never found, and goes when others add': async ({ database }) => {
-    const dying = heard(database, async (sql, parameters) => {
+  'a draft left by a lost process is never found, and a later add removes it': async ({ database }) => {
+    const dying = observed(database, async (sql, parameters) => {
       const late = sql === addToDraftSql && JSON.parse(String(parameters[1]))[0].position >= 4
       if (late || sql === dropDraftSql) throw new Error('died')
     })
@@ -161,14 +167,14 @@ testOnDatabases({
     assert.deepEqual(await ids(open(database), 'w'), [])
     const other = open(database, { slice: 4 })
     await other.add([{ id: 'y', text: longText(5, 'z') }], 'umbrella', signal)
-    assert.deepEqual(await counts(database), [9, 5, 1], 'it may yet live')
+    assert.deepEqual(await counts(database), [9, 5, 1], 'its process may still be running')
     await open(database, { slice: 4, draftSeconds: 0 }).add([{ id: 'x', text }], 'acme', signal)
     assert.deepEqual(await counts(database), [16, 16, 0])
     assert.equal((await ids(other, 'w')).length, 11)
   },
 
-  'an add whose draft was taken for left behind adds nothing, and says so': async ({ database }) => {
-    const swept = heard(database, async (sql, parameters) => {
+  'an add whose draft was removed as abandoned is STORE_UNAVAILABLE and adds nothing': async ({ database }) => {
+    const swept = observed(database, async (sql, parameters) => {
       if (sql === addToDraftSql && JSON.parse(String(parameters[1]))[0].position === 4) {
         await open(database, { slice: 1, draftSeconds: 0 }).add([{ text: longText(2, 'z') }], 'umbrella', signal)
       }
@@ -178,7 +184,7 @@ testOnDatabases({
     assert.deepEqual(await counts(database), [2, 2, 0])
   },
 
-  'two who add the same long text at once leave it once, and what has no room is not even put down': async ({
+  'concurrent adds of the same long text store it once, and an add over the limit writes no draft': async ({
     database,
   }) => {
     const document = { id: 'x', text: longText(11, 'w') }
@@ -186,13 +192,13 @@ testOnDatabases({
     const both = await Promise.all([one.add([document], 'acme', signal), one.add([document], 'acme', signal)])
     assert.deepEqual(both.map(({ documents }) => documents[0]?.state).sort(), ['added', 'unchanged'])
     assert.deepEqual(await counts(database), [11, 11, 0])
-    const full = heard(database, async (sql) => assert.notEqual(sql, addToDraftSql))
+    const full = observed(database, async (sql) => assert.notEqual(sql, addToDraftSql))
     const adding = open(full, { slice: 4 }, { documents: 1, bytes: 100_000 })
     await assert.rejects(adding.add([{ ...document, id: 'y' }], 'acme', signal), { code: 'LIMIT_EXCEEDED' })
   },
 })
 
-test('on PostgreSQL a search that takes too long is ended, with what to do about it', async (t) => {
+test('on PostgreSQL a search over its time limit is LIMIT_EXCEEDED with a hint', async (t) => {
   const { database } = await postgresDatabase(t)
   const slow: Database = {
     ...database,

@@ -22,10 +22,10 @@ export type InfoRow = {
 }
 type HitRow = InfoRow & { readonly position: number; readonly start: number; readonly text: string }
 
-/** Pieces that are compared by their meaning at most. */
+/** Limit of chunks that are compared by vector. */
 const mostCandidates = 1_000
 
-/** What fits the words of a query best; with an embedder also what holds none of them, as far as there is room. */
+/** The chunks that match the words of a query best; with an embedder, filled up with chunks without these words. */
 export function candidatesOf(
   database: Database,
   query: KnowledgeQuery,
@@ -45,7 +45,7 @@ export function candidatesOf(
   })
 }
 
-/** PGlite cannot end a statement that it has begun; what bounds it there is how much it looks at. */
+/** Limits the time of a search on PostgreSQL. PGlite cannot cancel a statement; the number of chunks bounds it there. */
 async function soon<T>(
   database: Database,
   { searchMs }: KnowledgeBounds,
@@ -59,7 +59,7 @@ async function soon<T>(
     })
   } catch (cause) {
     if (!ToolError.is(cause) || cause.details?.sqlstate !== outOfTime) throw cause
-    const message = `The search was given up after ${searchMs} ms; ask for fewer or rarer words.`
+    const message = `The search timed out after ${searchMs} ms; search for fewer or rarer words.`
     throw new ToolError('LIMIT_EXCEEDED', message, {
       cause,
       effect: 'none',
@@ -78,8 +78,14 @@ function filtersOf(
 ): readonly unknown[] {
   const { phrases, without } = parseQuery(query)
   return [
-    ...[tenant, phrases.map(plainWords), without.map(plainWords), tags.map(storable)],
-    ...[source === undefined ? null : storable(source), model ?? null, mostCandidates, examined],
+    tenant,
+    phrases.map(plainWords),
+    without.map(plainWords),
+    tags.map(storable),
+    source === undefined ? null : storable(source),
+    model ?? null,
+    mostCandidates,
+    examined,
   ]
 }
 
@@ -105,7 +111,7 @@ async function byWords(
   ])
 }
 
-/** Of a tenant that has much they are counted one by one, so that others get their turn in between. */
+/** Counts the terms of a large tenant one by one, so that other statements run in between. */
 async function termsOf(
   queries: Queries,
   words: readonly string[],
@@ -124,13 +130,13 @@ async function termsOf(
   return terms
 }
 
-/** So many words that nearly everything holds are looked for. */
+/** Limit of very common words in a search. */
 const mostCommon = 3
 
 /**
- * Any of the words; but of words that very many pieces hold, only when there are no rarer ones. They count for the order
- * all the same, and the database need not weigh everything that it has. Of a tenant with more pieces than are weighed
- * the rarest words are looked for, as many as find no more than that.
+ * Any of the words; but of words that very many pieces hold, only when there are no rarer ones. They count for the
+ * order all the same, and the database need not weigh everything that it has. Of a tenant with more pieces than are
+ * weighed the rarest words are looked for, as many as find no more than that.
  */
 function wantedOf(terms: readonly Term[], { common, ranked }: KnowledgeBounds): string {
   const rare = terms.filter(({ pieces }) => pieces < common)
@@ -141,14 +147,14 @@ function wantedOf(terms: readonly Term[], { common, ranked }: KnowledgeBounds): 
     .join(' | ')
 }
 
-/** As many as find no more than there is room for, but a few in any case. */
-function rarest(terms: readonly Term[], room: number, least: number): readonly Term[] {
+/** The rarest terms that together match at most `mostChunks` chunks, but at least `least` terms. */
+function rarest(terms: readonly Term[], mostChunks: number, least: number): readonly Term[] {
   let found = 0
   return terms
     .toSorted((one, other) => one.pieces - other.pieces)
     .filter(({ pieces }, index) => {
       found += pieces
-      return index < least || found <= room
+      return index < least || found <= mostChunks
     })
 }
 

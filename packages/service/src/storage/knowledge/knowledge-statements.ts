@@ -1,4 +1,4 @@
-/** Makes sure of the row, which the next statement then locks. */
+/** Creates the row that the next statement locks. */
 export const ensureUseSql = 'insert into knowledge_use (tenant) values ($1) on conflict (tenant) do nothing'
 export const useSql = 'select documents, bytes from knowledge_use where tenant = $1'
 export const lockUseSql = `${useSql} for update`
@@ -24,7 +24,7 @@ export const insertSql = `
   from json_to_recordset($2::json) as d(id text, digest text, title text, source text, tags json, metadata text,
     chunks integer, bytes bigint, pieces text)`
 
-/** A title counts more than the text; a word is there stemmed, and as the library reads words, in their order. */
+/** Titles have more weight than text. Words are indexed stemmed and unstemmed, with positions. */
 export const insertChunksSql = `
   insert into knowledge_chunks (tenant, id, position, start, text, words, embedder, vector)
   select $1, id, position, start, text,
@@ -34,7 +34,7 @@ export const insertChunksSql = `
   from json_to_recordset($2::json) as c(id text, position integer, start integer, text text, title text, tags text,
     plain text, embedder text, vector text)`
 
-/** Of pieces that no document has taken up yet: they are added only as long as nobody has given the draft up. */
+/** A draft, for chunks that belong to no document yet; they are added only while it exists. */
 export const beginDraftSql = 'insert into knowledge_drafts (tenant, id, pieces) values ($1, $2, $3::text[])'
 export const addToDraftSql = `
   with alive as (update knowledge_drafts set touched_at = now() where tenant = $1 and id = $3 returning id)
@@ -45,7 +45,7 @@ export const dropDraftSql = `
   with gone as (delete from knowledge_drafts where tenant = $1 and id = $2 returning pieces)
   delete from knowledge_chunks where tenant = $1 and id = any(array(select unnest(pieces) from gone))`
 
-/** One draft that nobody has added to for so many seconds; whoever takes it away removes its pieces too. */
+/** Removes one draft without an addition for this many seconds, with its chunks. */
 export const staleDraftSql = `
   with stale as (
     select tenant, id from knowledge_drafts where touched_at <= now() - make_interval(secs => $1)
@@ -60,17 +60,17 @@ export const staleDraftSql = `
  */
 const own = (term: string): string => `c.words @@ of_tenant($1, ${term}) and c.tenant is not distinct from $1`
 
-/** In how many pieces of the tenant something ($2) is, counted no further than $3. */
+/** The number of the tenant's chunks that match $2, counted up to $3. */
 export const countSql = `
   select count(*) as pieces from (
     select from knowledge_chunks c where ${own('$2::text::tsquery')} limit $3
   ) holding`
 
 /**
- * What to look for, for each word of a query, and in how many pieces of the tenant it is, counted no further than $4, and
- * not at all for a tenant of more than $5: there each takes long. Words ($2) are compared stemmed and, as the library
- * reads them ($3), as they are; those that English does without count only when there are no others. Nothing in them is
- * read as a query: each is only a text.
+ * What to look for, for each word of a query, and in how many pieces of the tenant it is, counted no further than $4,
+ * and not at all for a tenant of more than $5: there each takes long. Words ($2) are compared stemmed and, as the
+ * library reads them ($3), as they are; those that English does without count only when there are no others. Nothing in
+ * them is read as a query: each is only a text.
  */
 export const termsSql = `
   with asked as (
@@ -91,13 +91,13 @@ export const termsSql = `
 const vector = (model: string): string =>
   `case when c.embedder = ${model}::text then encode(c.vector, 'base64') end as vector`
 /**
- * The document that a piece is of; none has taken up those of a draft. Written so that the planner cannot begin with the
- * documents, and look for pieces anew for each.
+ * The document that a piece is of; none has taken up those of a draft. Written so that the planner cannot begin with
+ * the documents, and look for pieces anew for each.
  */
 const document = `lateral (
       select d.id, d.tags, d.source from knowledge d where d.tenant = $1 and coalesce(d.pieces, d.id) = c.id limit 1
     ) d`
-/** Phrases ($2) must be there and others ($3) must not; $4 are tags, $5 is a source. */
+/** Required phrases ($2), excluded phrases ($3), tags ($4) and source ($5). */
 const fits = `(cardinality($4::text[]) = 0 or d.tags @> $4::text[]) and ($5::text is null or d.source = $5::text)
     and not exists (select from unnest($2::text[]) as phrase where not c.words @@ phraseto_tsquery('simple', phrase))
     and not exists (select from unnest($3::text[]) as phrase where c.words @@ phraseto_tsquery('simple', phrase))`
@@ -106,7 +106,7 @@ const fits = `(cardinality($4::text[]) = 0 or d.tags @> $4::text[]) and ($5::tex
  * The pieces of a tenant that fit what is looked for ($9), the best first, at most so many ($7): by each of the terms
  * ($10), as much as it weighs ($11). However many there are, no more than $8 that hold it and the words of all phrases
  * ($12) are looked at, and no more than $13 weighed. It is done with the rights of the service, because row-level
- * security would keep the index of words from being used, and gives no text of any piece.
+ * security would keep the index of words from being used, and returns no text of a piece.
  */
 export const rankSql = `
   select c.document as id, c.position, (
@@ -123,7 +123,7 @@ export const rankSql = `
   ) c
   order by words desc, c.document, c.position limit $7`
 
-/** Pieces that have a meaning by an embedder ($6), whatever their words; no more than $8 are looked at. */
+/** Chunks with a vector of an embedder ($6), whatever their words; at most $8 are examined. */
 export const meaningSql = `
   select d.id, c.position, 0::float8 as words, ${vector('$6')}
   from (
@@ -150,19 +150,19 @@ export const getSql = `
     where c.tenant = $1 and c.id = coalesce(d.pieces, d.id) and c.position >= $3 and c.position < $3 + $4), '') as text
   from knowledge d where d.tenant = $1 and d.id = $2`
 
-/** How much a statement may do at once, so that one tenant with very much does not keep the others waiting. */
+/** Limits of a single statement, so that a large tenant does not delay others. */
 export interface KnowledgeBounds {
-  /** Pieces that are added at once; those of a longer text follow one slice after the other. */
+  /** Chunks per insert; a longer text is added in several slices. */
   readonly slice: number
-  /** Pieces that hold what is looked for, of which a search looks whether they fit. */
+  /** Limit of matching chunks that a search checks against its filters. */
   readonly examined: number
-  /** Of those that fit, the ones that are weighed. */
+  /** Limit of chunks that are ranked. */
   readonly ranked: number
-  /** A word that so many pieces hold says little. */
+  /** A word in this many chunks is a common word. */
   readonly common: number
-  /** How long each statement of a search may take, where the database can end one. */
+  /** Time limit of each statement of a search, on PostgreSQL. */
   readonly searchMs: number
-  /** A draft that nobody has added to for so long belongs to somebody who died. */
+  /** A draft without an addition for this long is abandoned. */
   readonly draftSeconds: number
 }
 

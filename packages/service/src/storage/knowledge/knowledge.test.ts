@@ -11,8 +11,8 @@ import { rankSql } from './knowledge-statements.ts'
 function emptied(owner: Database): (setup: KnowledgeSetup) => Promise<Knowledge> {
   return async ({ limits, embedder }) => {
     await owner.query('truncate knowledge, knowledge_chunks, knowledge_use')
-    const room = { documents: 1_000, bytes: 10_000_000, ...limits }
-    return knowledgeRecords(owner.asService(), { limits: room, embedder })
+    const quota = { documents: 1_000, bytes: 10_000_000, ...limits }
+    return knowledgeRecords(owner.asService(), { limits: quota, embedder })
   }
 }
 
@@ -20,9 +20,9 @@ testKnowledge('PGlite', async (t) => emptied(await pgliteDatabase(t)))
 testKnowledge('PostgreSQL', async (t) => emptied((await postgresDatabase(t)).database))
 
 const { signal } = new AbortController()
-const room = { documents: 1_000, bytes: 10_000_000 }
+const quota = { documents: 1_000, bytes: 10_000_000 }
 
-/** The same statements, as they would be had somebody forgotten to ask for the tenant. */
+/** Runs statements with their conditions on the tenant removed. */
 function forgetful(queries: Queries): Queries {
   return {
     query: (sql, parameters) =>
@@ -35,9 +35,9 @@ function forgetful(queries: Queries): Queries {
   }
 }
 
-/** What a tenant gets to see of a document of `acme`, wherever it looks. */
+/** The texts of a document of `acme` that a tenant can read. */
 async function seen(database: Database, tenant: string): Promise<string[]> {
-  const knowledge = knowledgeRecords(database, { limits: room })
+  const knowledge = knowledgeRecords(database, { limits: quota })
   const found = await knowledge.search({ query: 'formula' }, tenant, signal)
   const read = await knowledge.get('x', { from: 0, limit: 1 }, tenant, signal).then(
     ({ text }) => text,
@@ -47,9 +47,9 @@ async function seen(database: Database, tenant: string): Promise<string[]> {
 }
 
 testOnDatabases({
-  'a statement that forgot to ask for the tenant shows nothing more': async ({ database }) => {
+  'row-level security hides other tenants from a statement without a condition on the tenant': async ({ database }) => {
     const text = 'The formula is secret.'
-    await knowledgeRecords(database, { limits: room }).add([{ id: 'x', text }], 'acme', signal)
+    await knowledgeRecords(database, { limits: quota }).add([{ id: 'x', text }], 'acme', signal)
     const kept: Database = {
       ...database,
       query: forgetful(database).query as Database['query'],
@@ -58,13 +58,13 @@ testOnDatabases({
     }
     assert.deepEqual(await seen(kept, 'acme'), [text, text])
     assert.deepEqual(await seen(kept, 'umbrella'), [])
-    // Had they been read with the rights of the service, all of it would have been shown.
+    // With the rights of the service the same statements return the texts of all tenants.
     const open: Database = { ...kept, asTenant: () => forgetful(database) }
     assert.deepEqual(await seen(open, 'umbrella'), [text, text])
   },
 
   'a tenant can read its own rows and write none': async ({ database }) => {
-    await knowledgeRecords(database, { limits: room }).add([{ id: 'x', text: 'one two' }], 'acme', signal)
+    await knowledgeRecords(database, { limits: quota }).add([{ id: 'x', text: 'one two' }], 'acme', signal)
     for (const table of ['knowledge', 'knowledge_chunks', 'knowledge_use']) {
       const count = async (tenant: string): Promise<unknown> =>
         (await database.asTenant(tenant).query(`select count(*) as n from ${table}`))[0]?.n
@@ -73,9 +73,7 @@ testOnDatabases({
     }
   },
 
-  'of many who add at once nobody gets beyond the limit, and what is counted is what is there': async ({
-    database,
-  }) => {
+  'concurrent adds do not exceed the limit, and knowledge_use matches the stored documents': async ({ database }) => {
     const knowledge = knowledgeRecords(database, { limits: { documents: 10, bytes: 1_000 } })
     const adding = Array.from({ length: 16 }, (_, n) =>
       knowledge.add([{ id: `d${n % 12}`, text: `text ${n}` }], 'acme', signal),
@@ -90,15 +88,13 @@ testOnDatabases({
     assert.deepEqual(counted, { documents: 10, chunks: Number(there?.chunks), bytes: Number(there?.bytes) })
   },
 
-  'a text that is added again under another embedder, or after one failed, gets a meaning by it': async ({
-    database,
-  }) => {
+  'a text that is added again gets a vector of a new embedder, or of one that failed before': async ({ database }) => {
     const embedder = (id: string, works: boolean): Embedder => ({
       id,
       embed: async (texts) => (works ? texts.map(() => Float32Array.of(1, 0)) : Promise.reject(new Error('no'))),
     })
     const add = async (own: Embedder | undefined) => {
-      const knowledge = knowledgeRecords(database, { limits: room, embedder: own })
+      const knowledge = knowledgeRecords(database, { limits: quota, embedder: own })
       const [added] = (await knowledge.add([{ id: 'x', text: 'one two' }], 'acme', signal)).documents
       const [row] = await database.query('select embedder, vector is not null as has from knowledge_chunks')
       return [added?.state, row?.embedder, row?.has]
@@ -111,7 +107,7 @@ testOnDatabases({
     assert.deepEqual(await add(embedder('e2', false)), ['unchanged', 'e2', true])
   },
 
-  'a search for words uses the index of words': async ({ owner, database }) => {
+  'a search by words uses the index knowledge_words': async ({ owner, database }) => {
     await owner.query(`
       insert into knowledge_chunks (tenant, id, position, start, text, words)
       select 'acme', 'd' || n, 0, 0, 't', to_tsvector('simple', 'word' || n) from generate_series(1, 5000) n`)

@@ -2,6 +2,7 @@ import type { Embedder } from '@gantry/core'
 import type { Knowledge, KnowledgeLimits } from '@gantry/knowledge'
 import { type Prepared, prepareDocuments, unknownDocument } from '@gantry/knowledge/internal/prepare'
 import { addedByWords, foundByWords, nearness, rankPage, vectorsOf } from '@gantry/knowledge/internal/rank'
+import type { LoadedConfig } from '../../config/config.ts'
 import { type Database, type Queries, storable } from '../databases/database.ts'
 import { addPrepared, lockUse, presentIn, removeAll } from './knowledge-add.ts'
 import { candidatesOf, hitsOf, type InfoRow, infoOf } from './knowledge-search.ts'
@@ -9,11 +10,19 @@ import * as sql from './knowledge-statements.ts'
 import { type KnowledgeBounds, usualBounds } from './knowledge-statements.ts'
 
 export interface KnowledgeOptions {
-  /** For each tenant. */
+  /** Limits per tenant. */
   readonly limits: KnowledgeLimits
   readonly embedder?: Embedder | undefined
-  /** What one statement may do at most; the usual when absent. */
+  /** Limits of a single statement; defaults when absent. */
   readonly bounds?: Partial<KnowledgeBounds>
+}
+
+/** The default quota of a tenant's knowledge base. */
+const usualLimits: KnowledgeLimits = { documents: 100_000, bytes: 1_000_000_000 }
+
+/** The options of a configuration's settings, with the default quota. */
+export function knowledgeOptions({ embedder, ...limits }: LoadedConfig['knowledge'] = {}): KnowledgeOptions {
+  return { limits: { ...usualLimits, ...limits }, embedder }
 }
 
 /** The knowledge of tenants in the tables `knowledge` and `knowledge_chunks`; what leaves is read as the tenant. */
@@ -27,7 +36,7 @@ export function knowledgeRecords(database: Database, options: KnowledgeOptions):
       const before = await presentIn(database.asTenant(tenant), tenant, prepared)
       const fresh = prepared.filter(({ id, digest }) => before.get(id)?.digest !== digest)
       const vectors = embedder === undefined ? new Map() : await vectorsByText(embedder, fresh, signal)
-      // Without a meaning they are not what they will be once the embedder works again.
+      // Without vectors the digest has no embedder, so that adding them again once it works is a change.
       const kept = vectors === undefined ? prepared.map((one) => (fresh.includes(one) ? unmarked(one) : one)) : prepared
       signal.throwIfAborted()
       const meanings = { model: embedder?.id, vectors: vectors ?? new Map() }
@@ -55,7 +64,10 @@ export function knowledgeRecords(database: Database, options: KnowledgeOptions):
       return {
         ...infoOf(row),
         ...(metadata === null ? {} : { metadata: JSON.parse(metadata) }),
-        ...{ chunks, bytes, addedAt: added_at.toISOString(), text },
+        chunks,
+        bytes,
+        addedAt: added_at.toISOString(),
+        text,
         ...(from + limit < chunks ? { next: from + limit } : {}),
       }
     },
@@ -84,7 +96,7 @@ function fromSource(queries: Queries, tenant: string, source: string): Promise<r
   return queries.query<{ id: string }>(sql.fromSourceSql, [tenant, storable(source)])
 }
 
-/** With the name of the embedder in its digest, so that adding it again under another one is a change. */
+/** Adds the embedder to the digest, so that adding the document again with another one is a change. */
 function marked(document: Prepared, embedder: Embedder | undefined): Prepared {
   return embedder === undefined ? document : { ...document, digest: `${document.digest} ${storable(embedder.id)}` }
 }
@@ -104,7 +116,7 @@ async function vectorsByText(
   return vectors && new Map(vectors.map((vector, index) => [texts[index] ?? '', vector]))
 }
 
-/** A copy, because numbers must lie at places that four divides. */
+/** Copies the bytes, because a Float32Array must be aligned to four bytes. */
 function vectorOf(text: string | null): Float32Array | undefined {
   return text === null ? undefined : new Float32Array(Uint8Array.from(Buffer.from(text, 'base64')).buffer)
 }

@@ -2,14 +2,13 @@ import assert from 'node:assert/strict'
 import { sqlCallStore } from '../calls/sql.ts'
 import { addRows, someCall, someResult, testOnDatabases } from '../calls.fixture.ts'
 import type { Database, Row } from '../databases/database.ts'
-import { outboxRecords } from './outbox.ts'
-import { outboxPosts, type PostedItem } from './outbox-posts.ts'
+import { outboxPosts, outboxRecords, type PostedItem } from './outbox.ts'
 
 function message(given: Partial<PostedItem> = {}): PostedItem {
   return { callId: 'c1', tenant: 'acme', kind: 'message', target: 'answers', body: 'hello', ...given }
 }
 
-/** Calls that are not done yet, under the fence 1. */
+/** Adds running calls with fence 1. */
 async function queued(database: Database, ...callIds: readonly string[]): Promise<void> {
   for (const callId of callIds) {
     await addRows(database, 'calls', [someCall(callId)])
@@ -30,27 +29,27 @@ function rows(database: Database): Promise<readonly Row[]> {
     from outbox order by id`)
 }
 
-/** How often the outbox was said to have something while the work was done. */
-async function told(database: Database, work: () => Promise<unknown>): Promise<number> {
+/** The number of `gantry_outbox` notifications during `work`. */
+async function notifications(database: Database, work: () => Promise<unknown>): Promise<number> {
   let count = 0
   const marked = Promise.withResolvers<void>()
-  const unhear = await database.listen('gantry_outbox', (payload) => {
+  const unsubscribe = await database.listen('gantry_outbox', (payload) => {
     if (payload === 'mark') marked.resolve()
     else count += 1
   })
   await work()
   await database.query(`select pg_notify('gantry_outbox', 'mark')`)
   await marked.promise
-  await unhear()
+  await unsubscribe()
   return count
 }
 
 testOnDatabases({
-  'what is posted is due at once, in its order, and relays are told once': async ({ database }) => {
+  'posted items are due at once, in order, and relays are notified once': async ({ database }) => {
     const { post } = outboxPosts(database)
-    const { callId: _none, ...stray } = message({ body: 'about no call' })
-    const items = [message({ body: 'one' }), message({ callId: 'c2', body: `t'"\\wo` }), stray]
-    assert.equal(await told(database, () => post(items)), 1)
+    const { callId: _none, ...unbound } = message({ body: 'about no call' })
+    const items = [message({ body: 'one' }), message({ callId: 'c2', body: `t'"\\wo` }), unbound]
+    assert.equal(await notifications(database, () => post(items)), 1)
     const claimed = await outboxRecords(database).claim(10, 60_000)
     const shown = claimed.map(({ tenant, kind, target }) => [tenant, kind, target])
     assert.deepEqual(shown, Array(3).fill(['acme', 'message', 'answers']))
@@ -59,10 +58,10 @@ testOnDatabases({
       { call_id: 'c2', item: null, body: `t'"\\wo`, state: 'due' },
       { call_id: null, item: null, body: 'about no call', state: 'due' },
     ])
-    assert.equal(await told(database, () => post([])), 0)
+    assert.equal(await notifications(database, () => post([])), 0)
   },
 
-  'the same item of a call is kept once, as it was first, and nobody is told twice': async ({ database }) => {
+  'an item of a call is stored once, as first posted, and a repeat does not notify relays': async ({ database }) => {
     const { post } = outboxPosts(database)
     const first = message({ item: 'send-1', body: 'first' })
     await post([first, { ...first, body: 'again' }, message({ item: 'send-2' })])
@@ -70,7 +69,7 @@ testOnDatabases({
       { ...first, body: 'later' },
       { ...message({ item: 'send-2' }), waits: true },
     ]
-    assert.equal(await told(database, () => post(again)), 0)
+    assert.equal(await notifications(database, () => post(again)), 0)
     await post([message({ callId: 'c2', item: 'send-1' }), message(), message()])
     const kept = (await rows(database)).map(({ call_id, item, body }) => [call_id, item, body])
     assert.deepEqual(kept, [
@@ -82,7 +81,7 @@ testOnDatabases({
     ])
   },
 
-  'an item that was sent is not posted again under its name': async ({ database }) => {
+  'a sent item is not posted again under its name': async ({ database }) => {
     const { post } = outboxPosts(database)
     const outbox = outboxRecords(database)
     await post([message({ item: 'send-1' })])
@@ -91,12 +90,12 @@ testOnDatabases({
     assert.deepEqual(await outbox.claim(1, 60_000), [])
   },
 
-  'what waits for its call is due when the call ends, and not before': async ({ database }) => {
+  'an item that waits for its call becomes due when the call ends': async ({ database }) => {
     const { post, wakeWaiting } = outboxPosts(database)
     const outbox = outboxRecords(database)
     await queued(database, 'c1', 'c2')
     const waiting = ['c1', 'c2'].map((callId) => message({ callId, kind: 'reply', body: '{}', waits: true }))
-    assert.equal(await told(database, () => post(waiting)), 0)
+    assert.equal(await notifications(database, () => post(waiting)), 0)
     assert.equal(await wakeWaiting(10), 0)
     assert.deepEqual(await outbox.claim(10, 60_000), [])
     await end(database, 'c1')
@@ -109,8 +108,8 @@ testOnDatabases({
     assert.equal((await outbox.claim(10, 60_000)).length, 1)
   },
 
-  'an item that is posted while its call ends is missed by both, and found afterwards': async ({ database }, t) => {
-    if (database.kind === 'pglite') return t.skip('only one statement at a time')
+  'wakeWaiting() finds an item that was posted while its call ended': async ({ database }, t) => {
+    if (database.kind === 'pglite') return t.skip('PGlite runs one statement at a time')
     await queued(database, 'c1')
     await database.transaction(async (open) => {
       await outboxPosts(open).post([message({ waits: true })])
@@ -121,22 +120,22 @@ testOnDatabases({
     assert.equal((await rows(database))[0]?.state, 'due')
   },
 
-  'what was posted while its call ended is found, a part at a time, and relays are told': async ({ database }) => {
+  'wakeWaiting() makes items of ended calls due in batches, and notifies relays': async ({ database }) => {
     const { post, wakeWaiting } = outboxPosts(database)
     await queued(database, 'c1', 'c2', 'c3', 'open')
     await post(['c1', 'c2', 'c3', 'open'].map((callId) => message({ callId, waits: true })))
     await database.query(`delete from queue where call_id <> 'open'`)
     const counts: number[] = []
     const look = async (): Promise<void> => void counts.push(await wakeWaiting(2))
-    assert.equal(await told(database, look), 1)
+    assert.equal(await notifications(database, look), 1)
     await look()
-    assert.equal(await told(database, look), 0)
+    assert.equal(await notifications(database, look), 0)
     assert.deepEqual(counts, [2, 1, 0])
     const states = (await rows(database)).map(({ call_id, state }) => `${call_id} ${state}`)
     assert.deepEqual(states.toSorted(), ['c1 due', 'c2 due', 'c3 due', 'open waits'])
   },
 
-  'an answer that could not be given is for relays at once, unless one has it already': async ({ database }) => {
+  'unanswered() makes a reply due for relays, unless a relay has already claimed it': async ({ database }) => {
     const { unanswered } = outboxPosts(database)
     const answer = { tenant: 'acme', kind: 'reply', target: 'answers', lease_until: '2999-01-01' }
     await addRows(database, 'outbox', [
@@ -144,8 +143,8 @@ testOnDatabases({
       { call_id: 'c2', tries: 1, ...answer },
       { call_id: 'c3', tries: 2, ...answer },
     ])
-    assert.equal(await told(database, () => unanswered(['c1', 'c3'])), 1)
-    assert.equal(await told(database, () => unanswered([])), 0)
+    assert.equal(await notifications(database, () => unanswered(['c1', 'c3'])), 1)
+    assert.equal(await notifications(database, () => unanswered([])), 0)
     const claimed = await outboxRecords(database).claim(10, 60_000)
     assert.deepEqual(
       claimed.map(({ callId, tries }) => [callId, tries]),
@@ -153,7 +152,7 @@ testOnDatabases({
     )
   },
 
-  'an answer that was given is forgotten, and no other': async ({ database }) => {
+  'answered() removes the reply of the call and no other item': async ({ database }) => {
     const { post, answered } = outboxPosts(database)
     for (const callId of ['c1', 'c2']) {
       await addRows(database, 'outbox', [{ call_id: callId, tenant: 'acme', kind: 'reply', target: 'answers' }])

@@ -5,7 +5,7 @@ import { type OutboxItem, outboxRecords } from './outbox.ts'
 
 const leaseMs = 60_000
 
-/** Calls that ended, each with something to be sent. */
+/** Adds ended calls, each with an outbox item. */
 async function ended(database: Queries, ...callIds: readonly string[]): Promise<void> {
   for (const callId of callIds) {
     await addRows(database, 'calls', [someCall(callId)])
@@ -27,14 +27,19 @@ function one(items: readonly OutboxItem[]): OutboxItem {
 const ids = (items: readonly OutboxItem[]): string[] => items.map(({ callId }) => callId)
 
 testOnDatabases({
-  'an item is claimed once, with what it is about, until it is sent': async ({ database }) => {
+  'an item is claimed once, with its call, until it is sent': async ({ database }) => {
     const outbox = outboxRecords(database)
     await ended(database, 'c1')
     const claimed = one(await outbox.claim(10, leaseMs))
     assert.deepEqual(
       { ...claimed, id: 0 },
       {
-        ...{ id: 0, callId: 'c1', tenant: 'acme', kind: 'callback', target: 'https://example.com', tries: 1 },
+        id: 0,
+        callId: 'c1',
+        tenant: 'acme',
+        kind: 'callback',
+        target: 'https://example.com',
+        tries: 1,
         call: { kind: 'call', tool: 'math:add:1.0.0', state: 'ok' },
       },
     )
@@ -46,14 +51,14 @@ testOnDatabases({
     assert.deepEqual(row, { tries: 1, sent: true, last_error: null })
   },
 
-  'a claim that is done after its time takes nothing, and no try counts': async ({ database }) => {
+  'a claim that runs after its notAfter claims nothing and counts no try': async ({ database }) => {
     await ended(database, 'c1')
     assert.deepEqual(await outboxRecords(database, () => 0).claim(10, leaseMs), [])
     const inTime = outboxRecords(database, () => Date.now() + 3_600_000)
     assert.equal(one(await inTime.claim(10, leaseMs)).tries, 1)
   },
 
-  'as many are claimed as are asked for, those that are due longest first': async ({ database }) => {
+  'a claim returns at most `max` items, those due longest first': async ({ database }) => {
     const outbox = outboxRecords(database)
     await ended(database, 'c1', 'c2', 'c3', 'later')
     await database.query(`update outbox set next_at = now() - interval '1 hour' where call_id = 'c3'`)
@@ -62,7 +67,7 @@ testOnDatabases({
     assert.deepEqual(ids(await outbox.claim(2, leaseMs)), ['c2'])
   },
 
-  'an item whose holder did not come back is claimed again, and he is no longer heard': async ({ database }) => {
+  'an item whose lease expired is claimed again, and writes of the earlier claim are ignored': async ({ database }) => {
     const outbox = outboxRecords(database)
     await ended(database, 'c1')
     const before = one(await outbox.claim(1, leaseMs))
@@ -82,7 +87,7 @@ testOnDatabases({
     assert.deepEqual(await database.query('select sent_at is not null as sent from outbox'), [{ sent: true }])
   },
 
-  'an item that is to be tried later is due then, and not before': async ({ database }) => {
+  'later() makes an item due after its delay': async ({ database }) => {
     const outbox = outboxRecords(database)
     await ended(database, 'c1')
     await outbox.later(one(await outbox.claim(1, leaseMs)), 3_600_000, 'down')
@@ -93,7 +98,7 @@ testOnDatabases({
     assert.deepEqual(await database.query('select last_error from outbox'), [{ last_error: 'down' }])
   },
 
-  'an item that is put off is due later, and its try does not count': async ({ database }) => {
+  'postpone() makes an item due after its delay without counting a try': async ({ database }) => {
     const outbox = outboxRecords(database)
     await ended(database, 'c1')
     await outbox.postpone(one(await outbox.claim(1, leaseMs)), 3_600_000, 'closed')
@@ -102,18 +107,18 @@ testOnDatabases({
     assert.equal(one(await outbox.claim(1, leaseMs)).tries, 1)
   },
 
-  'an item that is handed back is as it was': async ({ database }) => {
+  'release() makes an item due without counting a try': async ({ database }) => {
     const outbox = outboxRecords(database)
     await ended(database, 'c1')
     await outbox.release(one(await outbox.claim(1, leaseMs)))
     assert.equal(one(await outbox.claim(1, leaseMs)).tries, 1)
   },
 
-  'an item that failed is in the dead letters, once': async ({ database }) => {
+  'fail() writes one dead letter for an item': async ({ database }) => {
     const outbox = outboxRecords(database)
     await ended(database, 'c1')
     const claimed = one(await outbox.claim(1, leaseMs))
-    await outbox.fail(claimed, 'nobody there')
+    await outbox.fail(claimed, 'no listener')
     await outbox.fail(claimed, 'again')
     await outbox.sent([claimed])
     const deadLetters = await database.query(
@@ -121,14 +126,20 @@ testOnDatabases({
     )
     assert.deepEqual(deadLetters, [
       {
-        ...{ id: `callback-${claimed.id}`, tenant: 'acme', call_id: 'c1', source: 'callback', reason: 'nobody there' },
-        ...{ code: 'BACKEND_FAILED', tool: 'math:add:1.0.0', deliveries: 1 },
+        id: `callback-${claimed.id}`,
+        tenant: 'acme',
+        call_id: 'c1',
+        source: 'callback',
+        reason: 'no listener',
+        code: 'BACKEND_FAILED',
+        tool: 'math:add:1.0.0',
+        deliveries: 1,
       },
     ])
     assert.deepEqual(await outbox.claim(1, leaseMs), [])
   },
 
-  'many are marked at once, each only by the holder of its newest lease': async ({ database }) => {
+  'sent() marks only items of which the claim is the newest': async ({ database }) => {
     const outbox = outboxRecords(database)
     await ended(database, 'c1', 'c2', 'c3')
     const claimed = await outbox.claim(10, leaseMs)
@@ -139,7 +150,7 @@ testOnDatabases({
     await outbox.sent([])
   },
 
-  'items for targets that have enough are left alone': async ({ database }) => {
+  'a claim skips items of excluded targets': async ({ database }) => {
     const outbox = outboxRecords(database)
     await ended(database, 'c1', 'c2')
     await addRows(database, 'outbox', [item('c3', { target: `o'"\\ther` })])
@@ -148,13 +159,13 @@ testOnDatabases({
     assert.deepEqual(ids(await outbox.claim(10, leaseMs, { targets: [`o'"\\ther`] })), ['c1', 'c2'])
   },
 
-  'what is about a call that is no longer kept says so': async ({ database }) => {
+  'an item whose call was removed is claimed without a call': async ({ database }) => {
     const outbox = outboxRecords(database)
     await addRows(database, 'outbox', [item('gone')])
     assert.equal(one(await outbox.claim(1, leaseMs)).call, undefined)
   },
 
-  'of many who claim at once, no two get the same': async ({ database }) => {
+  'concurrent claims return each item once': async ({ database }) => {
     const outbox = outboxRecords(database)
     await ended(database, ...Array.from({ length: 60 }, (_, index) => `c${index}`))
     const taken: string[] = []
@@ -167,7 +178,7 @@ testOnDatabases({
     }
     await Promise.all(Array.from({ length: 8 }, taker))
     assert.equal(new Set(taken).size, taken.length)
-    // Whoever found all that was left locked by others gave up; what is left is still due.
+    // A claim skips locked items, so that some can be left.
     taken.push(...ids(await outbox.claim(100, leaseMs)))
     assert.equal(new Set(taken).size, 60)
   },

@@ -1,15 +1,22 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ApprovalRequest } from '@gantry/core'
+import { stub } from '../../stub.fixture.ts'
 import { createApprover } from './approver.ts'
 
-const request = {
-  ...{ identity: { principal: 'ada', tenant: 'acme', permissions: [] }, id: 'test:it:1.0.0', digest: 'd' },
-  ...{ args: {}, files: [], callId: 'c-1', reason: 'always', withinMs: 1_000 },
-} as unknown as ApprovalRequest
+const request = stub<ApprovalRequest>({
+  identity: { principal: 'ada', tenant: 'acme', permissions: [] },
+  id: 'test:it:1.0.0',
+  digest: 'd',
+  args: {},
+  files: [],
+  callId: 'c-1',
+  reason: 'always',
+  withinMs: 1_000,
+})
 const waiting = { signal: new AbortController().signal } as never
 
-test('nobody is asked about a call before the store has it, or when it never will', async () => {
+test('no approval is requested before the call is stored, or when it is never stored', async () => {
   const entering = Promise.withResolvers<void>()
   const asked: string[] = []
   const ask = async ({ callId }: { readonly callId: string }) => {
@@ -22,7 +29,7 @@ test('nobody is asked about a call before the store has it, or when it never wil
   entering.resolve()
   assert.deepEqual(await approving, { approved: false, pending: { id: 'ap', expiresMs: 1 } })
   assert.deepEqual(asked, ['c-1'])
-  const never = createApprover({ ask }, { key: 'k', entering: () => Promise.reject(new Error('away')) })
-  await assert.rejects(never.approve(request, waiting), /away/)
+  const never = createApprover({ ask }, { key: 'k', entering: () => Promise.reject(new Error('unavailable')) })
+  await assert.rejects(never.approve(request, waiting), /unavailable/)
   assert.deepEqual(asked, ['c-1'])
 })

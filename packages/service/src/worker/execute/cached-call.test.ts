@@ -1,16 +1,18 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { EffectClass, Identity } from '@gantry/contract'
-import { defineTool, type Executor } from '@gantry/core'
+import type { Executor } from '@gantry/core'
 import { createExecutor, type ExecutorOptions } from '@gantry/tools'
+import { sampleTool } from '../../../test/sample-tool.fixture.ts'
 import { freshKey, redisForFile } from '../../brokers/transports/redis/redis.fixture.ts'
 import type { Claim } from '../../storage/calls/call-store.ts'
+import { heldClaim } from '../../storage/calls/claim.fixture.ts'
 import { cachedCall, createResultCache, type ResultCache } from './result-cache.ts'
 
 const file = redisForFile()
 const ada: Identity = { principal: 'ada', tenant: 'acme', permissions: ['a'] }
 
-/** A tool that answers how often it ran. */
+/** A tool that returns the number of its runs. */
 function counting(
   cache: { ttlMs: number; scope?: 'tenant' } | undefined,
   effect: EffectClass,
@@ -18,8 +20,10 @@ function counting(
   policy?: ExecutorOptions['policy'],
 ) {
   let runs = 0
-  const tool = defineTool({
-    ...{ namespace: 'test', name: 'count', version: '1.0.0', description, effect, inputSchema: { type: 'object' } },
+  const tool = sampleTool({
+    name: 'count',
+    description,
+    effect,
     ...(cache === undefined ? {} : { cache }),
     run: () => {
       runs += 1
@@ -32,21 +36,18 @@ function counting(
 function claimOf(executor: Executor, callId: string, identity = ada, digest?: string): Claim {
   const entry = executor.catalog.find('test:count')
   const call = {
-    ...{ callId, kind: 'call' as const, identity, key: callId, fingerprint: 'f', tool: entry.id },
-    ...{ effect: entry.tool.effect, payload: '{}', payloadBytes: 2, digest: digest ?? entry.digest },
-  }
-  return {
     callId,
-    call,
-    fence: 1,
-    deliveries: 1,
-    lost: 0,
-    deaths: 0,
-    faults: 0,
-    rests: 0,
-    begun: false,
-    cancelled: false,
+    kind: 'call' as const,
+    identity,
+    key: callId,
+    fingerprint: 'f',
+    tool: entry.id,
+    effect: entry.tool.effect,
+    payload: '{}',
+    payloadBytes: 2,
+    digest: digest ?? entry.digest,
   }
+  return heldClaim(call)
 }
 
 function ask(cache: ResultCache | undefined, executor: Executor, claim: Claim, args: object = {}) {
@@ -55,7 +56,7 @@ function ask(cache: ResultCache | undefined, executor: Executor, claim: Claim, a
   )
 }
 
-test('the same call again is answered with the kept output, under its own id', async (t) => {
+test('a repeated call gets the cached output, under its own id', async (t) => {
   const cache = createResultCache({ redis: await file.open(t), prefix: freshKey() })
   const { executor, runs } = counting({ ttlMs: 60_000 }, 'read')
   const first = await ask(cache, executor, claimOf(executor, 'c-1'), { a: 1, b: 2 })
@@ -68,7 +69,7 @@ test('the same call again is answered with the kept output, under its own id', a
   await executor.close()
 })
 
-test('it is for its caller with the same rights, or for the tenant if the tool says so', async (t) => {
+test('a cached result is for the same caller with the same permissions, or for the tenant if the tool allows it', async (t) => {
   const redis = await file.open(t)
   const others = [
     { ...ada, principal: 'bob' },
@@ -85,7 +86,7 @@ test('it is for its caller with the same rights, or for the tenant if the tool s
   await Promise.all([own.executor.close(), shared.executor.close()])
 })
 
-test('who was denied meanwhile gets no kept result, whoever it was kept for', async (t) => {
+test('a caller who is denied meanwhile gets no cached result, whichever caller it was cached for', async (t) => {
   const cache = createResultCache({ redis: await file.open(t), prefix: freshKey() })
   const { executor, runs } = counting({ ttlMs: 60_000 }, 'read')
   assert.equal((await ask(cache, executor, claimOf(executor, 'c-1'))).output, 1)
@@ -100,7 +101,7 @@ test('who was denied meanwhile gets no kept result, whoever it was kept for', as
   await executor.close()
 })
 
-test('a call that was accepted for another definition of the tool is neither answered from it nor kept', async (t) => {
+test('a call pinned to another definition of the tool neither reads nor fills the cache', async (t) => {
   const cache = createResultCache({ redis: await file.open(t), prefix: freshKey() })
   const { executor, runs } = counting({ ttlMs: 60_000 }, 'read')
   for (let n = 0; n < 2; n++) await ask(cache, executor, claimOf(executor, 'c', ada, 'sha256:old'))
@@ -113,7 +114,7 @@ test('a call that was accepted for another definition of the tool is neither ans
   await Promise.all([executor.close(), changed.executor.close()])
 })
 
-test('a tool that changes something runs every time, one that asks for no cache too, and all where there is none', async (t) => {
+test('a tool without a cache, and any tool without Redis, runs every time; only tools that read may have a cache', async (t) => {
   const cache = createResultCache({ redis: await file.open(t), prefix: freshKey() })
   const silent = counting(undefined, 'read')
   const alone = counting({ ttlMs: 60_000 }, 'read')
@@ -122,12 +123,12 @@ test('a tool that changes something runs every time, one that asks for no cache 
     await ask(undefined, alone.executor, claimOf(alone.executor, 'c'))
   }
   assert.deepEqual([silent.runs(), alone.runs()], [2, 2])
-  // Such a definition is refused; were it not, nothing would be kept.
+  // The definition is refused; without that check nothing would be cached.
   assert.throws(() => counting({ ttlMs: 60_000 }, 'repeatable'), { code: 'TOOL_INVALID' })
   await Promise.all([silent.executor.close(), alone.executor.close()])
 })
 
-test('what a person must approve, or the policy denies by now, is not answered from another call’s result', async (t) => {
+test('a call that needs approval, or that the policy now denies, gets no cached result', async (t) => {
   const cache = createResultCache({ redis: await file.open(t), prefix: freshKey() })
   const free = counting({ ttlMs: 60_000, scope: 'tenant' }, 'read')
   assert.equal((await ask(cache, free.executor, claimOf(free.executor, 'c-1'))).status, 'ok')

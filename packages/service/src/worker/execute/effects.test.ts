@@ -9,10 +9,10 @@ import type { Claim, ReplyAddress } from '../../storage/calls/call-store.ts'
 import { heldClaim } from '../../storage/calls/claim.fixture.ts'
 import { newStore } from '../../storage/calls.fixture.ts'
 import { journalRecords } from '../../storage/journal.ts'
-import { outboxPosts, type PostedItem } from '../../storage/outbox/outbox-posts.ts'
+import { outboxPosts, type PostedItem } from '../../storage/outbox/outbox.ts'
 import { type CallEffectsPorts, createCallEffects } from './effects.ts'
+import { runCall } from './execute-call.ts'
 import { createInnerCharges } from './inner-charges.ts'
-import { runCall } from './run-call.ts'
 import { unlimited } from './run-chain.fixture.ts'
 import { runDurableChain } from './run-chain.ts'
 
@@ -38,7 +38,12 @@ function claimOf(given: Partial<Claim['call']> = {}, fence = 1): Claim {
 function executorOf(run: (args: { n?: number }, context: ToolContext) => unknown) {
   const inputSchema = { type: 'object', properties: { n: { type: 'number' } } } as const
   const it = defineTool({
-    ...{ namespace: 'test', name: 'it', description: 'It.', effect: 'repeatable', inputSchema, run },
+    namespace: 'test',
+    name: 'it',
+    description: 'It.',
+    effect: 'repeatable',
+    inputSchema,
+    run,
   })
   return createExecutor({ tools: [it] })
 }
@@ -46,14 +51,14 @@ function executorOf(run: (args: { n?: number }, context: ToolContext) => unknown
 const encode: CallEffectsPorts['encode'] = ({ to }, sent) => ({ target: to, body: JSON.stringify(sent) })
 const keepFile = (): Promise<ArtifactRef> => assert.fail('no file')
 
-/** An outbox that remembers, and is away as long as it is told. */
+/** An outbox that records its messages and is unavailable for a given time. */
 function memoryPosts() {
   const items: PostedItem[] = []
   const posts = {
     items,
-    away: 0,
+    unavailable: 0,
     async post(posted: readonly PostedItem[]): Promise<void> {
-      if (posts.away-- > 0) throw new ToolError('STORE_UNAVAILABLE', 'Away.')
+      if (posts.unavailable-- > 0) throw new ToolError('STORE_UNAVAILABLE', 'Unavailable.')
       items.push(...posted)
     },
   }
@@ -75,8 +80,8 @@ test('a message is in the outbox, under its number, while its tool runs', async 
   })
   t.after(() => executor.close())
   const claim = claimOf()
-  const writeBack = createCallEffects({ posts: { post }, encode, keepFile }).of(claim)
-  const result = await runCall({ executor, claim, args: {}, signal, report, writeBack })
+  const effectSink = createCallEffects({ posts: { post }, encode, keepFile }).of(claim)
+  const result = await runCall({ executor, claim, args: {}, signal, report, effectSink })
   assert.equal(result.output, 2)
   const about = { callId: 'c-1', tenant: 'acme', kind: 'message', target: 'answers' }
   assert.deepEqual(posts.items, [
@@ -89,7 +94,7 @@ test('a message is in the outbox, under its number, while its tool runs', async 
   ])
 })
 
-test('a message that nobody takes is only an effect of the result', async (t) => {
+test('a message without a publisher is only an effect of the result', async (t) => {
   const posts = memoryPosts()
   const executor = executorOf((_args, { send }) => send('hello'))
   t.after(() => executor.close())
@@ -99,14 +104,14 @@ test('a message that nobody takes is only an effect of the result', async (t) =>
     [claimOf(), () => undefined],
   ]
   for (const [claim, encoding] of cases) {
-    const writeBack = createCallEffects({ posts, encode: encoding, keepFile }).of(claim)
-    const result = await runCall({ executor, claim, args: {}, signal, report, writeBack })
+    const effectSink = createCallEffects({ posts, encode: encoding, keepFile }).of(claim)
+    const result = await runCall({ executor, claim, args: {}, signal, report, effectSink })
     assert.deepEqual([result.effects, result.warnings], [[{ kind: 'message', message: 'hello' }], []])
   }
   assert.deepEqual(posts.items, [])
 })
 
-test('a message that cannot be written is a warning, and takes no other with it', async (t) => {
+test('a message that cannot be written is a warning, and does not affect the others', async (t) => {
   const posts = memoryPosts()
   const executor = executorOf((_args, { send }) => {
     for (const text of ['good', 'a\0b', '\ud800', 'fails']) send(text)
@@ -117,8 +122,8 @@ test('a message that cannot be written is a warning, and takes no other with it'
     if (message === 'fails') throw new Error('No words.')
     return { target: 'answers', body: String(message) }
   }
-  const writeBack = createCallEffects({ posts, encode: raw, keepFile }).of(claim)
-  const { status, effects, warnings } = await runCall({ executor, claim, args: {}, signal, report, writeBack })
+  const effectSink = createCallEffects({ posts, encode: raw, keepFile }).of(claim)
+  const { status, effects, warnings } = await runCall({ executor, claim, args: {}, signal, report, effectSink })
   assert.deepEqual([status, effects], ['ok', [{ kind: 'message', message: 'good' }]])
   assert.deepEqual(warnings, [{ code: 'OUTPUT_INVALID', message: 'Of 4 messages, 3 could not be sent.' }])
   assert.deepEqual(
@@ -127,26 +132,27 @@ test('a message that cannot be written is a warning, and takes no other with it'
   )
 })
 
-test('a database that is away is waited for, though no longer than the call may last', async (t) => {
+test('a tool’s message waits for an unavailable database until the deadline of the call', async (t) => {
   const posts = memoryPosts()
   const executor = executorOf((_args, { send }) => send('hello'))
   t.after(() => executor.close())
-  const writeBacks = createCallEffects({ posts, encode, keepFile })
-  const run = (claim: Claim) => runCall({ executor, claim, args: {}, signal, report, writeBack: writeBacks.of(claim) })
-  posts.away = 2
+  const effectSinks = createCallEffects({ posts, encode, keepFile })
+  const run = (claim: Claim) =>
+    runCall({ executor, claim, args: {}, signal, report, effectSink: effectSinks.of(claim) })
+  posts.unavailable = 2
   assert.equal((await run(claimOf())).effects.length, 1)
   assert.equal(posts.items.length, 1)
-  posts.away = Number.POSITIVE_INFINITY
+  posts.unavailable = Number.POSITIVE_INFINITY
   const late = await run(claimOf({ timeoutMs: 20 }))
   assert.deepEqual([late.status, late.effects], ['ok', []])
   assert.match(late.warnings[0]?.message ?? '', /may or may not have been sent/)
 })
 
-test('on a database', async (t) => {
+test('call effects on a database', async (t) => {
   const database = await pgliteDatabase(t)
   const { store } = await newStore(t)
   const artifacts = artifactRecords(database, store)
-  const writeBacks = createCallEffects({
+  const effectSinks = createCallEffects({
     posts: outboxPosts(database),
     encode: (_address, { callId, number, message }) => ({ target: 'answers', body: `${callId} ${number} ${message}` }),
     keepFile: ({ content, ...about }, { callId, fence, call }, until) => {
@@ -162,14 +168,14 @@ test('on a database', async (t) => {
     (await database.query('select body from outbox order by id')).map(({ body }) => body)
   t.beforeEach(() => database.query('truncate outbox, artifacts, queue, journal'))
 
-  await t.test('a later attempt sends what the first did not, and nothing twice', async () => {
+  await t.test('a later attempt sends the messages that the first did not, and none twice', async () => {
     const messages = ['one', 'two', 'three']
     for (const fence of [1, 2]) {
       const executor = executorOf((_args, { send }) => {
         for (const text of messages.slice(0, fence + 1)) send(`${text} of ${fence}`)
       })
       const claim = claimOf({}, fence)
-      const result = await runCall({ executor, claim, args: {}, signal, report, writeBack: writeBacks.of(claim) })
+      const result = await runCall({ executor, claim, args: {}, signal, report, effectSink: effectSinks.of(claim) })
       assert.equal(result.effects.length, fence + 1)
       await executor.close()
     }
@@ -179,7 +185,7 @@ test('on a database', async (t) => {
   await t.test('a file is an artifact of the attempt that made it', async () => {
     const executor = executorOf((_args, { attach }) => attach({ name: '../notes.txt', content: 'hello' }))
     const claim = claimOf({}, 3)
-    const result = await runCall({ executor, claim, args: {}, signal, report, writeBack: writeBacks.of(claim) })
+    const result = await runCall({ executor, claim, args: {}, signal, report, effectSink: effectSinks.of(claim) })
     await executor.close()
     const [artifact] = result.artifacts
     assert.deepEqual(await artifacts.find(artifact?.id ?? '', 'acme'), artifact)
@@ -188,16 +194,16 @@ test('on a database', async (t) => {
     ])
   })
 
-  await t.test('a file that is too large for the store is refused to the tool', async () => {
+  await t.test('a file over the size limit of the store is refused to the tool', async () => {
     const executor = executorOf((_args, { attach }) => attach({ name: 'a', content: 'x'.repeat(11) }))
     const claim = claimOf()
-    const result = await runCall({ executor, claim, args: {}, signal, report, writeBack: writeBacks.of(claim) })
+    const result = await runCall({ executor, claim, args: {}, signal, report, effectSink: effectSinks.of(claim) })
     await executor.close()
     assert.deepEqual([result.status, result.error?.code], ['failed', 'STORE_UNAVAILABLE'])
     assert.deepEqual(await database.query('select id from artifacts'), [])
   })
 
-  await t.test('each call of a chain counts by itself, and a chain that is taken up sends none again', async () => {
+  await t.test('each call of a chain numbers its own messages, and a resumed chain sends none again', async () => {
     const executor = executorOf(({ n = 0 }, { send }) => {
       for (let sent = 0; sent <= n; sent++) send(`of ${n}`)
     })
@@ -209,12 +215,12 @@ test('on a database', async (t) => {
     await database.query(`insert into queue (call_id, tenant, fence) values ('c-1', 'acme', 1)`)
     const attempt = (fence: number) => {
       const claim = claimOf({ kind: 'chain', tool: 'chain' }, fence)
-      const writeBack = (entry: string) => writeBacks.of(claim, entry)
+      const effectSink = (entry: string) => effectSinks.of(claim, entry)
       const charges = createInnerCharges(unlimited, executor, claim.call.identity)
-      return runDurableChain({ executor, journal, claim, charges, payload: { steps }, signal, report, writeBack })
+      return runDurableChain({ executor, journal, claim, charges, payload: { steps }, signal, report, effectSink })
     }
     const chain = await attempt(1)
-    // The second call of the last step is forgotten, as if its worker had died before it was done.
+    // Stands for a worker that was lost before the second call of the last step was done.
     await database.query(`delete from journal where entry = 'each.1'`)
     await database.query('update queue set fence = 2')
     const again = await attempt(2)

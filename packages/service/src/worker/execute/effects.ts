@@ -1,37 +1,36 @@
 import { type ArtifactRef, ToolError } from '@gantry/contract'
-import type { WriteBack, WrittenFile } from '@gantry/core'
+import type { EffectSink, WrittenFile } from '@gantry/core'
 import type { SentMessage } from '../../brokers/codecs/codec.ts'
 import type { Artifacts } from '../../storage/artifacts/artifact-records.ts'
 import { createBatch } from '../../storage/batch.ts'
 import type { Claim, ReplyAddress } from '../../storage/calls/call-store.ts'
-import type { OutboxPosts, PostedItem } from '../../storage/outbox/outbox-posts.ts'
+import type { OutboxPosts, PostedItem } from '../../storage/outbox/outbox.ts'
 import { patiently } from './inner-calls.ts'
 
 export interface CallEffectsPorts {
   readonly posts: Pick<OutboxPosts, 'post'>
-  /** The message as it goes to the gateway, as text that SQL can hold; undefined when there is no place for it there. */
+  /** Encodes a message for the gateway, as text that SQL can hold; undefined when the gateway has no format for it. */
   readonly encode: (address: ReplyAddress, sent: SentMessage) => Pick<PostedItem, 'target' | 'body'> | undefined
-  /** Keeps a file of the attempt; durable when it resolves. */
+  /** Stores a file of the attempt; durable when it resolves. */
   readonly keepFile: (file: WrittenFile, claim: Claim, signal: AbortSignal) => Promise<ArtifactRef>
 }
 
 export interface CallEffects {
   /**
-   * Takes what the tool of a claimed call writes back. For a chain `entry` names the inner call in its journal, whose
-   * messages are counted by themselves.
+   * Stores the effects of a claimed call. For a chain `entry` names the inner call in its journal, whose messages are
+   * numbered separately.
    */
-  of(claim: Claim, entry?: string): WriteBack
+  of(claim: Claim, entry?: string): EffectSink
 }
 
-/** Messages may be as large as results. */
+/** Limited because messages may be as large as results. */
 const atOnce = 100
 
 /**
- * Takes messages to the outbox while their tool runs, and files to the artifacts.
- *
- * A message is safe when it is in the outbox, under its number: a later attempt that sends as many messages sends none of
- * them twice, whatever it says in them. A call that did not come from a broker has nobody to send to, so its messages are
- * in its result alone. While the database is away they wait, as long as the call may last.
+ * Writes messages to the outbox while their tool runs, and files to the artifact store.
+ * | A message is stored in the outbox under its number: a later attempt that sends as many messages sends none of them
+ * twice, whatever their content. A call that did not come from a broker has no receiver, so its messages are only in
+ * its result. While the database is unavailable they wait, as long as the call may last.
  */
 export function createCallEffects({ posts, encode, keepFile }: CallEffectsPorts): CallEffects {
   const posting = createBatch<PostedItem, void>(
@@ -62,7 +61,7 @@ export function createCallEffects({ posts, encode, keepFile }: CallEffectsPorts)
   }
 }
 
-/** Keeps the files that tools write back as artifacts of their attempt. */
+/** Stores the files of tools as artifacts of their attempt. */
 export function keepFiles(
   artifacts: Pick<Artifacts, 'keep'>,
   limits: { readonly artifactBytes: number },
@@ -74,7 +73,7 @@ export function keepFiles(
   }
 }
 
-/** One text that SQL cannot hold would take all others of its batch with it. */
+/** One text that SQL cannot hold would fail its whole batch. */
 function isStorable(text: string): boolean {
   return text.isWellFormed() && !text.includes('\0')
 }

@@ -1,32 +1,33 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Report, ToolError } from '@gantry/contract'
+import { createBus } from '../../observe/bus.ts'
 import { addRows, someCall, testOnDatabases } from '../../storage/calls.fixture.ts'
 import { eventRecords, type NewEvent } from '../../storage/events.ts'
 import { createEventWriter, type ReportEvent } from './event-writer.ts'
 
 const holder = { callId: 'c1', fence: 3 }
-const away = (): ToolError => new ToolError('STORE_UNAVAILABLE', 'The database is away.')
+const unavailable = (): ToolError => new ToolError('STORE_UNAVAILABLE', 'The database is unavailable.')
 
-/** Takes events as a database would, one statement at a time, each when the test lets it. */
+/** Stores events as a database would, one statement at a time, each when the test allows it. */
 function heldRecords() {
   const stored: NewEvent[] = []
   const statements: { readonly events: readonly NewEvent[]; readonly end: PromiseWithResolvers<void> }[] = []
-  let told: (() => void) | undefined
+  let notified: (() => void) | undefined
   return {
     stored,
     async append(events: readonly NewEvent[]): Promise<void> {
       const end = Promise.withResolvers<void>()
       statements.push({ events, end })
-      told?.()
+      notified?.()
       await end.promise
       stored.push(...events)
     },
-    /** The next statement, once there is one. */
+    /** Resolves with the next statement. */
     async next() {
       while (statements.length === 0) {
         await new Promise<void>((resolve) => {
-          told = resolve
+          notified = resolve
         })
       }
       const statement = statements.shift()
@@ -39,7 +40,7 @@ function heldRecords() {
   }
 }
 
-/** Takes everything at once, or rejects with what `fault` holds. */
+/** Stores everything at once, or rejects with `fault`. */
 function openRecords() {
   const stored: NewEvent[] = []
   const state: { fault: unknown; statements: number } = { fault: undefined, statements: 0 }
@@ -59,11 +60,11 @@ const reportsOf = (events: readonly NewEvent[]): Report[] => events.map(({ event
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 testOnDatabases({
-  'what two attempts report is stored under ids that increase': async ({ database }) => {
+  'the reports of two attempts are stored under increasing ids': async ({ database }) => {
     const records = eventRecords(database)
     await addRows(database, 'calls', [someCall('c1')])
     await addRows(database, 'queue', [{ call_id: 'c1', tenant: 'acme', fence: 3 }])
-    const writer = createEventWriter({ records })
+    const writer = createEventWriter({ bus: createBus(), records })
     const first = writer.open(holder)
     first.report(log('a'))
     await first.report({ kind: 'chunk', data: [1] })
@@ -83,9 +84,9 @@ testOnDatabases({
   },
 })
 
-test('the first report is stored at once, and those that come meanwhile together', async () => {
+test('the first report is stored at once, and those that arrive meanwhile in one batch', async () => {
   const records = heldRecords()
-  const writer = createEventWriter({ records, gatherMs: 1 })
+  const writer = createEventWriter({ bus: createBus(), records, gatherMs: 1 })
   const reports = writer.open(holder)
   reports.report(log('1'))
   const first = await records.next()
@@ -100,9 +101,9 @@ test('the first report is stored at once, and those that come meanwhile together
   await writer.close()
 })
 
-test('the end of a call waits until its reports are stored, and is not held up by the time for gathering', async () => {
+test('the end of a call waits until its reports are stored, and not for the batch interval', async () => {
   const records = heldRecords()
-  const writer = createEventWriter({ records, gatherMs: 2 ** 30 })
+  const writer = createEventWriter({ bus: createBus(), records, gatherMs: 2 ** 30 })
   const reports = writer.open(holder)
   reports.report(log('1'))
   ;(await records.next()).ok()
@@ -123,15 +124,15 @@ test('the end of a call waits until its reports are stored, and is not held up b
 
 test('a call that reported nothing ends without a statement', async () => {
   const records = openRecords()
-  const writer = createEventWriter({ records })
+  const writer = createEventWriter({ bus: createBus(), records })
   await writer.open(holder).end()
   await writer.close()
   assert.equal(records.state.statements, 0)
 })
 
-test('a slow database makes a streaming tool wait, and nobody else', async () => {
+test('a slow database makes only a streaming tool wait', async () => {
   const records = heldRecords()
-  const writer = createEventWriter({ records, gatherMs: 1 })
+  const writer = createEventWriter({ bus: createBus(), records, gatherMs: 1 })
   const reports = writer.open(holder)
   const waits: Promise<void>[] = []
   let chunks = 0
@@ -158,10 +159,10 @@ test('a slow database makes a streaming tool wait, and nobody else', async () =>
   )
 })
 
-test('a database that fails makes nobody wait, and what waits for it is bounded', async () => {
+test('a failing database delays no tool, and the events that wait for it are bounded', async () => {
   const records = openRecords()
-  records.state.fault = away()
-  const writer = createEventWriter({ records, gatherMs: 1, waitingBytes: 100_000 })
+  records.state.fault = unavailable()
+  const writer = createEventWriter({ bus: createBus(), records, gatherMs: 1, waitingBytes: 100_000 })
   const reports = writer.open(holder)
   reports.report(log('first'))
   while (records.state.statements === 0) await turn()
@@ -187,10 +188,10 @@ test('a database that fails makes nobody wait, and what waits for it is bounded'
   assert.equal(records.stored.filter(({ callId }) => callId === 'late').length, 1)
 })
 
-test('what is not stored when a call ends while the database fails goes with its outcome', async () => {
+test('events that are not stored when a call ends while the database fails go with its outcome', async () => {
   const records = openRecords()
-  records.state.fault = away()
-  const writer = createEventWriter({ records, gatherMs: 1 })
+  records.state.fault = unavailable()
+  const writer = createEventWriter({ bus: createBus(), records, gatherMs: 1 })
   const reports = writer.open(holder)
   for (let n = 0; n < 3; n++) void reports.report({ kind: 'chunk', data: n })
   writer.open({ callId: 'other', fence: 1 }).report(log('other'))
@@ -203,10 +204,10 @@ test('what is not stored when a call ends while the database fails goes with its
   await writer.close()
 })
 
-test('what does not fit into memory or beside an outcome is counted, and the last event says so', async () => {
+test('events that do not fit into memory or into the record of an outcome are counted, and the last event reports their number', async () => {
   const records = openRecords()
-  records.state.fault = away()
-  const writer = createEventWriter({ records, gatherMs: 1 })
+  records.state.fault = unavailable()
+  const writer = createEventWriter({ bus: createBus(), records, gatherMs: 1 })
   const reports = writer.open(holder)
   const half = 'x'.repeat(600_000)
   for (let n = 0; n < 3; n++) void reports.report({ kind: 'chunk', data: half })
@@ -216,9 +217,9 @@ test('what does not fit into memory or beside an outcome is counted, and the las
   await writer.close()
 })
 
-test('events that the database can never take do not stand in the way of others', async () => {
+test('events that the database refuses for good do not block others', async () => {
   const records = heldRecords()
-  const writer = createEventWriter({ records, gatherMs: 1 })
+  const writer = createEventWriter({ bus: createBus(), records, gatherMs: 1 })
   const reports = writer.open(holder)
   reports.report(log('bad'))
   ;(await records.next()).fail(new ToolError('INTERNAL', 'The statement is wrong.'))
@@ -232,12 +233,12 @@ test('events that the database can never take do not stand in the way of others'
   await writer.close()
 })
 
-test('a statement whose outcome is not known is repeated whole and in order', async () => {
+test('a statement whose outcome is unknown is repeated, complete and in order', async () => {
   const records = heldRecords()
-  const writer = createEventWriter({ records, gatherMs: 1 })
+  const writer = createEventWriter({ bus: createBus(), records, gatherMs: 1 })
   const reports = writer.open(holder)
   reports.report(log('1'))
-  ;(await records.next()).fail(away())
+  ;(await records.next()).fail(unavailable())
   reports.report(log('2'))
   const again = await records.next()
   assert.deepEqual(reportsOf(again.events), [log('1'), log('2')])
@@ -245,9 +246,9 @@ test('a statement whose outcome is not known is repeated whole and in order', as
   await writer.close()
 })
 
-test('of a call that reports too much the beginning is kept, one note and the newest progress', async () => {
+test('of a call that reports too much the beginning, one note and the newest progress are kept', async () => {
   const records = openRecords()
-  const writer = createEventWriter({ records, gatherMs: 1, callEvents: 10 })
+  const writer = createEventWriter({ bus: createBus(), records, gatherMs: 1, callEvents: 10 })
   const reports = writer.open(holder)
   for (let n = 1; n <= 9; n++) await reports.report({ kind: 'chunk', data: n })
   for (let n = 1; n <= 50; n++) reports.report({ kind: 'progress', progress: n, total: 50, message: 'long' })
@@ -267,9 +268,9 @@ test('of a call that reports too much the beginning is kept, one note and the ne
   assert.ok(kept.length <= 13, `${kept.length}`)
 })
 
-test('a report that is larger than all that is kept of a call is left out, and smaller ones are not', async () => {
+test('a report over the limit of its call is left out, and smaller ones are not', async () => {
   const records = openRecords()
-  const writer = createEventWriter({ records, gatherMs: 1, callBytes: 1_000 })
+  const writer = createEventWriter({ bus: createBus(), records, gatherMs: 1, callBytes: 1_000 })
   const reports = writer.open(holder)
   await reports.report({ kind: 'chunk', data: 'x'.repeat(5_000) })
   reports.report({ kind: 'progress', progress: 1, message: 'x'.repeat(5_000) })
@@ -281,21 +282,21 @@ test('a report that is larger than all that is kept of a call is left out, and s
   assert.match(JSON.stringify(kept[0]), /not all/)
 })
 
-test('those who listen here hear reports at once, and a listener that throws harms nobody', async () => {
+test('local listeners receive reports at once, and a listener that throws affects no other', async () => {
   const records = heldRecords()
-  const writer = createEventWriter({ records, gatherMs: 1 })
-  const heard: ReportEvent[] = []
+  const writer = createEventWriter({ bus: createBus(), records, gatherMs: 1 })
+  const received: ReportEvent[] = []
   writer.on('c1', () => {
     throw new Error('mine')
   })
-  const unhear = writer.on('c1', (event) => heard.push(event))
+  const unsubscribe = writer.on('c1', (event) => received.push(event))
   const reports = writer.open(holder)
   reports.report(log('1'))
   writer.open({ callId: 'c2', fence: 1 }).report(log('other'))
-  assert.deepEqual(heard, [{ ...log('1'), id: 3_000_001, callId: 'c1' }])
-  unhear()
+  assert.deepEqual(received, [{ ...log('1'), id: 3_000_001, callId: 'c1' }])
+  unsubscribe()
   reports.report(log('2'))
-  assert.equal(heard.length, 1)
+  assert.equal(received.length, 1)
   const closing = writer.close()
   ;(await records.next()).ok()
   await closing

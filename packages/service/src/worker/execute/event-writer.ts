@@ -1,48 +1,53 @@
 import { type Report, type StreamEvent, ToolError } from '@gantry/contract'
+import type { Bus } from '../../observe/bus.ts'
+import { observedOperation } from '../../observe/dependency-health.ts'
 import type { Holder } from '../../storage/calls/call-store.ts'
 import { type EventRecords, eventId, mostReports, type NewEvent } from '../../storage/events.ts'
 import { createWakeSignal } from '../../storage/wake-signal.ts'
 
-/** A report with the id under which others will read it. */
+/** A report with its event id. */
 export type ReportEvent = Report & Pick<StreamEvent, 'id' | 'callId'>
 
-/** Takes the reports of one attempt. */
+/** Receives the reports of one attempt. */
 export interface CallReports {
   /** A promise makes a streaming tool wait, because the database is slow. It never rejects. */
   report(report: Report): void | Promise<void>
   /**
-   * Stores what is left, and takes no more. To be awaited before the call finishes, because events of a finished call
-   * are not stored. It does not wait for a database that fails; then it answers what is to be kept with the outcome.
+   * Stores the remaining reports, and accepts no more. Must be awaited before the call finishes, because events of a
+   * finished call are not stored. It does not wait for a failing database; then it resolves with the events to store
+   * with the outcome.
    */
   end(): Promise<Unstored>
 }
 
-/** What an attempt reported and the store did not take. */
+/** Reports of an attempt that are not stored. */
 export interface Unstored {
-  /** To be stored with the outcome; the last one says so when some were lost. */
+  /** To be stored with the outcome; the last one notes how many were lost. */
   readonly events: readonly NewEvent[]
-  /** How many reports were given up because the store fails. */
+  /** The number of reports that were dropped because the store fails. */
   readonly lost: number
 }
 
 /**
- * Stores what running calls report, many events in one statement: the first at once, then those that gathered meanwhile.
- *
- * A database that is slow makes streaming tools wait. One that fails makes no tool wait: what is not stored when its call
- * ends goes with the outcome, and what does not fit into the memory that is set aside is lost. Of progress the newest is
- * kept then; lost log lines and chunks are reported by log events of their call. A call that reports more than is kept of one loses the rest in the same way.
+ * Stores the reports of running calls, many events in one statement: the first at once, then those that arrived
+ * meanwhile.
+ * | A slow database makes streaming tools wait. A failing one makes no tool wait: events that are not stored when their
+ * call ends go with the outcome, and events beyond the memory limit are lost. Of progress the newest is kept then; lost
+ * log lines and chunks are reported by log events of their call. A call that exceeds its own limit loses the rest in
+ * the same way.
  */
 export interface EventWriter {
   open(holder: Holder): CallReports
-  /** Hears what is reported here, at once and before it is stored, until the function it answers is called. */
-  on(callId: string, hear: (event: ReportEvent) => void): () => void
-  /** Stores what is left; what is reported later is lost. */
+  /** Calls the listener with each report of this process before it is stored, until the returned function is called. */
+  on(callId: string, listener: (event: ReportEvent) => void): () => void
+  /** Stores the remaining events; later reports are lost. */
   close(): Promise<void>
 }
 
 interface EventWriterOptions {
+  readonly bus: Bus
   readonly records: Pick<EventRecords, 'append'>
-  /** Time between two statements; 50 ms. */
+  /** The time between two statements; 50 ms. */
   readonly gatherMs?: number
   /** Events kept of one attempt; 10,000. */
   readonly callEvents?: number
@@ -52,35 +57,35 @@ interface EventWriterOptions {
   readonly waitingBytes?: number
 }
 
-/** Characters of reports that go with an outcome: both may have to fit into a line of the spool. */
+/** The most characters of reports that go with an outcome: both must fit into a line of the spool. */
 const mostWithOutcome = 1_048_576
 
-/** Beyond its limit, a call's progress is kept this often. */
+/** The interval at which progress is kept beyond the limit of a call. */
 const rareProgressMs = 5_000
 
 export function createEventWriter(options: EventWriterOptions): EventWriter {
-  const { records, gatherMs = 50, callEvents = 10_000, callBytes = 4_194_304, waitingBytes = 33_554_432 } = options
-  const queue = createEventQueue({ records, gatherMs, bytes: waitingBytes })
+  const { bus, records, gatherMs = 50, callEvents = 10_000, callBytes = 4_194_304, waitingBytes = 33_554_432 } = options
+  const queue = createEventQueue({ bus, records, gatherMs, bytes: waitingBytes })
   const limits = { events: callEvents, bytes: callBytes }
-  const hearers = new Map<string, Set<(event: ReportEvent) => void>>()
+  const listeners = new Map<string, Set<(event: ReportEvent) => void>>()
 
   const tell = (event: ReportEvent): void => {
-    for (const hear of hearers.get(event.callId) ?? []) {
+    for (const listener of listeners.get(event.callId) ?? []) {
       try {
-        hear(event)
+        listener(event)
       } catch {
-        // A listener's fault is not the call's.
+        // A listener that throws does not fail the call.
       }
     }
   }
   return {
     open: (holder) => openReports(holder, queue, limits, tell),
-    on(callId, hear) {
-      const those = hearers.get(callId) ?? new Set()
-      hearers.set(callId, those.add(hear))
+    on(callId, listener) {
+      const those = listeners.get(callId) ?? new Set()
+      listeners.set(callId, those.add(listener))
       return () => {
-        those.delete(hear)
-        if (those.size === 0 && hearers.get(callId) === those) hearers.delete(callId)
+        those.delete(listener)
+        if (those.size === 0 && listeners.get(callId) === those) listeners.delete(callId)
       }
     },
     close: () => queue.close(),
@@ -89,7 +94,7 @@ export function createEventWriter(options: EventWriterOptions): EventWriter {
 
 type Progress = Extract<Report, { kind: 'progress' }>
 
-/** Numbers the reports of one attempt, and leaves out what is too much. */
+/** Numbers the reports of one attempt, and drops those beyond the limits. */
 function openReports(
   { callId, fence }: Holder,
   queue: EventQueue,
@@ -99,7 +104,7 @@ function openReports(
   let count = 0
   let bytes = 0
   let place = 0
-  let told = false
+  let reported = false
   let lost = 0
   let ended = false
   let newest: Progress | undefined
@@ -117,8 +122,8 @@ function openReports(
   }
   const tellOfLoss = (over: boolean): void => {
     if (!over) lost += 1
-    if (told) return
-    told = true
+    if (reported) return
+    reported = true
     const why = over ? 'they are too many' : 'the store fails'
     const message = `From here on not all log lines and chunks of this call are kept: ${why}.`
     const log: Report = { kind: 'log', level: 'warn', message }
@@ -161,7 +166,7 @@ function openReports(
   }
 }
 
-/** As many of the oldest as go with an outcome. */
+/** The oldest events, as many as fit with an outcome into a line of the spool. */
 function fitting(events: readonly NewEvent[]): readonly NewEvent[] {
   let characters = 0
   const end = events.findIndex(({ event }) => {
@@ -171,28 +176,32 @@ function fitting(events: readonly NewEvent[]): readonly NewEvent[] {
   return end < 0 ? events : events.slice(0, end)
 }
 
-/** What is left of progress that is kept beyond the limit must be small. */
+/** Progress beyond the limit is kept without its message. */
 function withoutMessage({ kind, progress, total }: Progress): Progress {
   return { kind, progress, ...(total === undefined ? {} : { total }) }
 }
 
 /** Events that wait to be stored, in order and within bounds. */
 interface EventQueue {
-  /** Takes an event and answers its place in the row, for `stored`; `lost` is called when it is given up. */
+  /** Adds an event and returns its position, for `stored`; `lost` is called when it is dropped. */
   add(event: NewEvent, lost: () => void): number
-  /** There is no room for what can be done without. */
+  /** Whether there is no memory left for events that may be dropped. */
   readonly full: boolean
-  /** Resolves once the database has caught up, or fails, so that there is no use in waiting for it. */
+  /** Resolves once the database has caught up, or fails, so that waiting is of no use. */
   caughtUp(): void | Promise<void>
-  /** Resolves once everything up to a place is stored, or the database fails. */
+  /** Resolves once everything up to a position is stored, or the database fails. */
   stored(place: number): void | Promise<void>
-  /** What waits of one attempt up to a place, oldest first. It stays here, because storing it twice is harmless. */
+  /**
+   * The waiting events of one attempt up to a position, oldest first. They stay queued, because storing them twice is
+   * harmless.
+   */
   unstored(holder: Holder, place: number): readonly NewEvent[]
-  /** Stores what waits, unless the database fails, and nothing more. */
+  /** Stores the waiting events, unless the database fails, and accepts no more. */
   close(): Promise<void>
 }
 
 interface EventQueueOptions {
+  readonly bus: Bus
   readonly records: Pick<EventRecords, 'append'>
   readonly gatherMs: number
   readonly bytes: number
@@ -200,9 +209,9 @@ interface EventQueueOptions {
 
 const perStatement = 200
 const statementBytes = 1_048_576
-/** Events beyond which the database is behind. */
+/** The number of waiting events beyond which the database is behind. */
 const behind = 1_000
-/** What an event takes beside its text. */
+/** The bytes of an event in addition to its text. */
 const overhead = 200
 const longestPauseMs = 5_000
 
@@ -213,24 +222,33 @@ interface Waiting {
 }
 
 /**
- * One statement at a time, so that the events of a call are stored in their order. The queue *rests* while it is empty.
- * The first event makes it *write*; after each statement it *gathers* for a moment, unless there is enough for another
- * one or somebody waits. A statement that failed because the database is away is repeated after a pause, longer each
- * time: *failing*, until one succeeds. Any other failure is of the events themselves, which are lost.
+ * Runs one statement at a time, so that the events of a call are stored in order.
+ * | ## States
+ * - `idle`: no event waits.
+ * - `writing`: a statement runs.
+ * - `gathering`: events wait for the next statement.
+ * - `failing`: the database is unavailable.
+ * | ## Transitions
+ * - `idle` → `writing`: the first event arrives.
+ * - `writing` → `gathering`: a statement succeeded, or the database refused its events for good, which are lost.
+ * - `writing` → `failing`: the database is unavailable; the statement is repeated after a pause that grows.
+ * - `gathering` → `writing`: the interval has passed, there is enough for a statement, or a caller waits.
+ * - `gathering` → `idle`: nothing waits.
+ * - `failing` → `gathering`: a statement succeeded.
  */
-function createEventQueue({ records, gatherMs, bytes: most }: EventQueueOptions): EventQueue {
+function createEventQueue({ bus, records, gatherMs, bytes: most }: EventQueueOptions): EventQueue {
   const waiting: Waiting[] = []
   const wakeSignal = createWakeSignal()
   const over = new AbortController()
   let bytes = 0
   let added = 0
   let done = 0
-  let failing = false
+  const storing = observedOperation(bus, { dependency: 'database', operation: 'store events' })
   let writing: Promise<void> | undefined
   let watchers: { readonly place: number; readonly resolve: () => void }[] = []
   let behindThem: (() => void)[] = []
 
-  const isBehind = (): boolean => !failing && (waiting.length >= behind || bytes >= most / 2)
+  const isBehind = (): boolean => !storing.failing && (waiting.length >= behind || bytes >= most / 2)
   const settle = (failed: boolean): void => {
     for (const { resolve } of watchers.filter(({ place }) => failed || place <= done)) resolve()
     watchers = watchers.filter(({ place }) => !failed && place > done)
@@ -238,26 +256,29 @@ function createEventQueue({ records, gatherMs, bytes: most }: EventQueueOptions)
     for (const resolve of behindThem) resolve()
     behindThem = []
   }
-  /** Stores the next events; answers whether the database took them or can never take them. */
+  /** Stores the next events; resolves with whether they are done: stored, or refused for good. */
   const writeNext = async (): Promise<boolean> => {
     const next = nextOf(waiting)
     try {
       await records.append(next.map(({ event }) => event))
-      failing = false
+      storing.worked()
     } catch (error) {
-      failing = ToolError.is(error) && error.code === 'STORE_UNAVAILABLE'
-      if (!failing) for (const { lost } of next) lost()
+      if (ToolError.is(error) && error.code === 'STORE_UNAVAILABLE') storing.failed(error)
+      else {
+        storing.worked()
+        for (const { lost } of next) lost()
+      }
     }
-    if (!failing) {
+    if (!storing.failing) {
       waiting.splice(0, next.length)
       done += next.length
       bytes -= next.reduce((sum, { bytes }) => sum + bytes, 0)
     }
-    settle(failing)
-    return !failing
+    settle(storing.failing)
+    return !storing.failing
   }
   const write = async (): Promise<void> => {
-    // What is reported in the same turn of the event loop goes together.
+    // Reports of the same turn of the event loop share a statement.
     await new Promise((resolve) => setImmediate(resolve))
     let pauseMs = gatherMs
     while (waiting.length > 0 && !over.signal.aborted) {
@@ -269,7 +290,7 @@ function createEventQueue({ records, gatherMs, bytes: most }: EventQueueOptions)
     writing = undefined
   }
   const stored: EventQueue['stored'] = (place) => {
-    if (place <= done || failing || over.signal.aborted) return
+    if (place <= done || storing.failing || over.signal.aborted) return
     const { promise, resolve } = Promise.withResolvers<void>()
     watchers.push({ place, resolve })
     wakeSignal.ring()
@@ -286,7 +307,7 @@ function createEventQueue({ records, gatherMs, bytes: most }: EventQueueOptions)
       bytes += size
       added += 1
       writing ??= write()
-      if (waiting.length === perStatement && !failing) wakeSignal.ring()
+      if (waiting.length === perStatement && !storing.failing) wakeSignal.ring()
       return added
     },
     get full() {
@@ -306,7 +327,7 @@ function createEventQueue({ records, gatherMs, bytes: most }: EventQueueOptions)
   }
 }
 
-/** As many as go well into one statement; at least one. */
+/** As many as fit into one statement; at least one. */
 function nextOf(waiting: readonly Waiting[]): readonly Waiting[] {
   let bytes = 0
   let count = 0

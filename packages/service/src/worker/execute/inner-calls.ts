@@ -1,22 +1,24 @@
 import { createHash } from 'node:crypto'
 import { type ErrorInfo, type OnCircuitOpen, type Result, ToolError } from '@gantry/contract'
-import { type CatalogEntry, type Executor, retry, type WriteBack } from '@gantry/core'
-import type { StepCall, StepMiddleware } from '@gantry/core/internal/chain/step-middleware'
+import type { InnerStep } from '@gantry/core'
+import { type CatalogEntry, type EffectSink, type Executor, retry } from '@gantry/core'
+import type { StepMiddleware } from '@gantry/core/internal/chain/chain'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
+import { endedOutcome, isPending } from '../../storage/calls/call-facts.ts'
 import type { Claim } from '../../storage/calls/call-store.ts'
-import { endedOutcome, isPending } from '../../storage/calls/outcomes.ts'
 import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
 import { type InnerCharges, programOf } from './inner-charges.ts'
 
 export interface InnerCalls {
-  /** Stands around every call of the chain. */
+  /** Wraps every call of the chain. */
   readonly settle: StepMiddleware
-  /** Whether an earlier attempt had the outcome of a call. */
-  recalls(step: Pick<StepCall, 'stepId' | 'index'>): boolean
+  /** Whether an earlier attempt recorded the outcome of a call. */
+  recalls(step: Pick<InnerStep, 'stepId' | 'index'>): boolean
   /** Why this attempt has no outcome; undefined while it may have one. */
   readonly failure: unknown
   /**
-   * What the chain waits for: of the calls that a person has yet to approve, or that may not begin yet, the one that may
-   * go on first.
+   * What the chain waits for: of the calls that require approval, or that may not begin yet, the one that can continue
+   * first.
    */
   readonly waits: ErrorInfo | undefined
 }
@@ -25,33 +27,35 @@ export interface InnerCallPorts {
   readonly executor: Pick<Executor, 'reconcile' | 'catalog'>
   readonly journal: JournalRecords
   readonly claim: Claim
-  /** Makes the calls count for the limits of who asked for the chain. */
+  /** Charges the calls to the limits of the chain's caller. */
   readonly charges: InnerCharges
-  /** Takes what the inner call of an entry of the journal writes back. */
-  readonly writeBack?: (entry: string) => WriteBack
+  /** Stores the effects of the inner call of a journal entry. */
+  readonly effectSink?: (entry: string) => EffectSink
 }
 
 /**
  * The inner calls of one attempt at a chain.
- *
- * An inner call is *new* to the journal, *begun* or *done*. A done one is not made again: its Result is read back, and
- * because a chain binds its steps from Results alone, it comes to the same place again. A new one is made, and before
- * that begun durably when its effect may happen once only. A begun one belonged to an attempt that died: a tool that can
- * tell is asked, `once` ends as unknown, and what may be repeated is made again under the same key. The chain goes on
- * only when what came of a call is durable. What is not an end is not kept: a call that was cut short with its chain, or
- * one that could not start and ends the chain for now. When it certainly did nothing, it is new again.
- *
- * A call that a person must approve first stops the attempt, whatever its `onError` says, and so does one that could not
- * start and ends the chain for now: no other call is made from then on, and once those that run have ended, so that none is
- * cut short, so does the attempt.
- *
- * What a step costs was spent when the chain was taken in; only the further elements of a `forEach` pay for themselves.
- *
- * A store that is away is waited for as long as the chain may go on. A fence that is no longer the present one ends the
- * attempt. `known` is what the journal holds, and `goesOn` is told of a call that it does not.
+ * | ## States of an inner call in the journal
+ * - `new`: it has no entry.
+ * - `begun`: an attempt was about to make it.
+ * - `done`: its Result is recorded.
+ * | ## What an attempt does
+ * - `done`: the Result is replayed. A chain binds its steps from Results alone, so it reaches the same state again.
+ * - `new`: the call is made; if its effect may happen once only, its entry becomes `begun` durably first. The chain
+ *   goes on only when the Result is durable.
+ * - `begun`, by an attempt that was lost: a `reconcilable` tool is queried, `once` ends as unknown, and a repeatable call
+ *   is made again under the same key.
+ * - A call that did not end is not recorded: one that was aborted with its chain, or one that could not start and makes
+ *   the chain wait. When it certainly did nothing, it becomes `new` again.
+ * | A call that requires approval stops the attempt, whatever its `onError`, and so does one that could not start and
+ * makes the chain wait: no other call begins from then on, and the attempt ends once the running calls have ended.
+ * | The cost of the steps was spent when the chain was admitted; only the further elements of a `forEach` are charged
+ * here.
+ * | While the store is unavailable the attempt waits, as long as the chain may last. An outdated fence ends the
+ * attempt. `known` holds the entries of the journal, and `goesOn` is called for a call without one.
  */
 export function createInnerCalls(
-  { executor, journal, claim, charges, writeBack }: InnerCallPorts,
+  { executor, journal, claim, charges, effectSink }: InnerCallPorts,
   known: ReadonlyMap<string, JournalEntry>,
   goesOn: () => void,
 ): InnerCalls {
@@ -64,8 +68,8 @@ export function createInnerCalls(
   const onCircuitOpen = (tool: string): OnCircuitOpen =>
     call.onCircuitOpen ?? findTool(executor, tool).onCircuitOpen ?? 'fail'
 
-  /** False when the chain was stopped before it could be written. */
-  const write = async ({ signal }: StepCall, work: () => Promise<boolean>): Promise<boolean> => {
+  /** False when the chain was stopped before the write succeeded. */
+  const write = async ({ signal }: InnerStep, work: () => Promise<boolean>): Promise<boolean> => {
     try {
       if (await patiently(work, signal)) return true
       failure ??= lost(callId)
@@ -75,15 +79,15 @@ export function createInnerCalls(
     }
     throw stopped()
   }
-  /** A call that ended while its chain is stopped is an end even when it cannot be written: nothing follows it. */
-  const keep = async (step: StepCall, entry: string, result: Result): Promise<Result> => {
+  /** A call that ended while its chain is stopped counts even when it cannot be written: nothing follows it. */
+  const keep = async (step: InnerStep, entry: string, result: Result): Promise<Result> => {
     const text = JSON.stringify(result)
     await write(step, () => journal.done(holder, entry, text))
     return result
   }
-  /** What came of a call that an earlier attempt began; undefined when it is to be made again. */
-  const earlier = async (step: StepCall, tool: FoundTool, names: Names): Promise<Result | undefined> => {
-    if (tool.effect === 'once') return unknownResult(names, tool, 'Its worker did not come back.')
+  /** The outcome of a call that an earlier attempt began; undefined when it is to be made again. */
+  const earlier = async (step: InnerStep, tool: FoundTool, names: Names): Promise<Result | undefined> => {
+    if (tool.effect === 'once') return unknownResult(names, tool, 'Its worker was lost.')
     if (tool.effect !== 'reconcilable') return undefined
     const asking = { callId: names.callId, identity: call.identity, signal: step.signal }
     const answer = await executor.reconcile(step.tool, names.idempotencyKey, asking)
@@ -93,7 +97,7 @@ export function createInnerCalls(
     return unknownResult(names, tool, answer.reason)
   }
   /** Makes a call that is not done yet. */
-  const settleNew = async (step: StepCall, entry: string, make: Parameters<StepMiddleware>[1]): Promise<Result> => {
+  const settleNew = async (step: InnerStep, entry: string, make: Parameters<StepMiddleware>[1]): Promise<Result> => {
     goesOn()
     const tool = findTool(executor, step.tool)
     const names = { callId: `${callId}.${entry}`, idempotencyKey: keyOf(call.effectKey ?? callId, step) }
@@ -107,7 +111,7 @@ export function createInnerCalls(
       begun = delicate
       return make({
         ...names,
-        writeBack: writeBack?.(entry),
+        effectSink: effectSink?.(entry),
         ...programOf({ executor, charges }, step.tool, names.callId),
       })
     })
@@ -140,7 +144,7 @@ export function createInnerCalls(
   }
 }
 
-/** Knows whether calls of a chain or a program run. */
+/** Counts the running calls of a chain or a program. */
 export function createRunning() {
   let calls = 0
   let waiting: (() => void)[] = []
@@ -163,9 +167,9 @@ export function createRunning() {
       const { promise, resolve } = Promise.withResolvers<void>()
       const end = (): void => resolve()
       waiting.push(end)
-      signal.addEventListener('abort', end, { once: true })
+      const unlisten = onAbort(signal, end)
       await promise
-      signal.removeEventListener('abort', end)
+      unlisten()
       waiting = waiting.filter((other) => other !== end)
     },
   }
@@ -179,14 +183,14 @@ function waitMs({ details }: ErrorInfo): number {
   return Number(details?.retryAfterMs ?? details?.expiresMs)
 }
 
-/** Does what a store is asked for, again and again while it is away; rejects with the signal's reason. */
+/** Repeats an operation while the store is unavailable; rejects with the signal's reason. */
 export function patiently<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
   const rule = { attempts: Number.POSITIVE_INFINITY, delayMs: 100, maxDelayMs: 5_000 }
-  const isAway = (error: unknown): boolean => ToolError.is(error) && error.code === 'STORE_UNAVAILABLE'
-  return retry(work, { rule, mayRepeat: isAway, signal })
+  const isUnavailable = (error: unknown): boolean => ToolError.is(error) && error.code === 'STORE_UNAVAILABLE'
+  return retry(work, { rule, mayRepeat: isUnavailable, signal })
 }
 
-function entryOf({ stepId, index }: Pick<StepCall, 'stepId' | 'index'>): string {
+function entryOf({ stepId, index }: Pick<InnerStep, 'stepId' | 'index'>): string {
   return index === undefined ? stepId : `${stepId}.${index}`
 }
 
@@ -195,8 +199,8 @@ interface Names {
   readonly idempotencyKey: string
 }
 
-/** The same in every attempt, so that whoever is called knows a repeat as one. */
-function keyOf(callId: string, { stepId, index }: StepCall): string {
+/** The same in every attempt, so that the tool recognises a repeat. */
+function keyOf(callId: string, { stepId, index }: InnerStep): string {
   return createHash('sha256')
     .update(`${callId}/${stepId}/${index ?? ''}`)
     .digest('hex')
@@ -208,7 +212,7 @@ export interface FoundTool {
   readonly onCircuitOpen?: OnCircuitOpen | undefined
 }
 
-/** A tool that is not there, or not yet, is as delicate as one that says nothing of itself. */
+/** An unknown tool counts as one without a declared effect, which may happen once only. */
 export function findTool({ catalog }: InnerCallPorts['executor'], id: string): FoundTool {
   try {
     const entry = catalog.find(id)
@@ -218,14 +222,14 @@ export function findTool({ catalog }: InnerCallPorts['executor'], id: string): F
   }
 }
 
-/** Whether a call was cut short with its chain, of all those that do not wait. */
-function isEnd({ signal }: StepCall, { status }: Result): boolean {
+/** Whether a call that does not wait has ended, rather than been aborted with its chain. */
+function isEnd({ signal }: InnerStep, { status }: Result): boolean {
   return !(signal.aborted && (status === 'cancelled' || status === 'timeout'))
 }
 
-/** Whether the chain is to wait for what this call waits for. */
+/** Whether the chain waits for this call. */
 function isWaiting(
-  { decisive }: StepCall,
+  { decisive }: InnerStep,
   result: Result,
   onOpen: OnCircuitOpen,
 ): result is Result & { readonly error: ErrorInfo } {
@@ -235,16 +239,16 @@ function isWaiting(
 }
 
 export function unknownResult({ callId }: Names, { id }: FoundTool, reason: string): Result {
-  const message = `${id} was begun by an earlier attempt, and nobody knows what it did. ${reason}`
+  const message = `${id} was begun by an earlier attempt, and its outcome is unknown. ${reason}`
   const failure = new ToolError('OUTCOME_UNKNOWN', message)
-  return endedOutcome({ callId, kind: 'call', tool: id }, failure, 1, new Date()) as Result
+  return endedOutcome({ callId, kind: 'call', tool: id }, failure, 1, new Date())
 }
 
 export function lost(callId: string): ToolError {
-  return new ToolError('CANCELLED', `Somebody else has the call ${callId}.`, { details: { lost: true } })
+  return new ToolError('CANCELLED', `Lost the lease on call ${callId} to another worker.`, { details: { lost: true } })
 }
 
-/** Ends the chain whatever a step's `onError` says. */
+/** Ends the chain whatever the `onError` of a step. */
 function stopped(): ToolError {
   return new ToolError('CANCELLED', 'The attempt at the chain was stopped.')
 }

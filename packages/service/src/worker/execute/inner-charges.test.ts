@@ -15,7 +15,7 @@ const executor = createExecutor({
   tools: [tool('t', 'dear', { cost: 5 }), tool('t', 'free'), tool('hidden', 'dear', { cost: 7 })],
 })
 
-/** A gate that keeps what was asked of it, and lets through whatever `answer` does not throw for. */
+/** A gate that records its charges, and admits every call for which `answer` does not throw. */
 function gateOf(answer: (times: number) => void = () => undefined, most = Number.POSITIVE_INFINITY) {
   const asked: number[] = []
   let refunded = 0
@@ -39,20 +39,20 @@ function gateOf(answer: (times: number) => void = () => undefined, most = Number
 const limited = (retryAfterMs: number) =>
   new ToolError('RATE_LIMITED', 'Too many.', { stage: 'admit', details: { retryAfterMs, scope: 'caller' } })
 
-test('a call costs what its tool costs, unless that was paid before; a tool that is not there costs nothing', async () => {
+test('an inner call costs what its tool costs, unless it was paid before; an unknown tool costs nothing', async () => {
   const { asked, call, refunded } = gateOf()
   for (const id of ['t:dear', 't:free', 't:none']) assert.equal((await call(id)).status, 'ok')
   await call('t:dear', undefined, { paid: true })
   assert.deepEqual([asked, refunded()], [[5, 0, 0, 0], 0])
 })
 
-test('a tool that is not there for the caller costs him nothing, like one that is not there at all', async () => {
+test('a tool that is hidden from the caller costs nothing, like one that does not exist', async () => {
   const { asked, call } = gateOf()
   for (const id of ['hidden:dear', 't:none']) await call(id)
   assert.deepEqual(asked, [0, 0])
 })
 
-test('what was refused before its tool ran gets its cost back, and what a tool made of it does not', async () => {
+test('a call that is refused before its tool runs gets its cost back, and a failure of the tool does not', async () => {
   const { call, refunded } = gateOf()
   const ending = (given: Parameters<typeof someError>[0]) =>
     call('t:dear', async () => someResult({ status: 'failed', error: someError(given) }))
@@ -64,10 +64,10 @@ test('what was refused before its tool ran gets its cost back, and what a tool m
   assert.equal(refunded(), 10)
 })
 
-test('a short wait is waited for, and so are buckets that are away; a long one is the Result, and nothing is made', async () => {
+test('an inner call waits for a short limit and for unavailable buckets; a long limit is its Result, and no call is made', async () => {
   const short = gateOf((times) => {
     if (times === 1) throw limited(1)
-    if (times === 2) throw new ToolError('STORE_UNAVAILABLE', 'Away.')
+    if (times === 2) throw new ToolError('STORE_UNAVAILABLE', 'Unavailable.')
   })
   assert.equal((await short.call('t:dear')).status, 'ok')
   assert.equal(short.asked.length, 3)
@@ -86,20 +86,20 @@ test('a short wait is waited for, and so are buckets that are away; a long one i
   assert.equal((await dear.call('t:dear')).error?.code, 'LIMIT_EXCEEDED')
 })
 
-test('a wait ends with its signal, and a fault is not taken for a refusal', async () => {
+test('a wait ends with its signal, and an unexpected error is not taken for a refusal', async () => {
   const stop = new AbortController()
-  const away = gateOf(() => {
+  const unavailable = gateOf(() => {
     stop.abort(new Error('stopped'))
-    throw new ToolError('STORE_UNAVAILABLE', 'Away.')
+    throw new ToolError('STORE_UNAVAILABLE', 'Unavailable.')
   })
-  await assert.rejects(away.call('t:free', undefined, { signal: stop.signal }), /stopped/)
+  await assert.rejects(unavailable.call('t:free', undefined, { signal: stop.signal }), /stopped/)
   const broken = gateOf(() => {
     throw new TypeError('broken')
   })
   await assert.rejects(broken.call('t:free'), /broken/)
 })
 
-test('no more run at a time than the caller may have, and a program inside does not wait for its own calls', async () => {
+test('inner calls stay within the concurrency limit of the caller, and a nested program does not wait for its own calls', async () => {
   const { call } = gateOf(undefined, 2)
   let running = 0
   let most = 0

@@ -9,13 +9,15 @@ import {
   type ProgramJournal,
   retry,
 } from '@gantry/core'
-import { endedOutcome } from '../../storage/calls/outcomes.ts'
+import { endedOutcome } from '../../storage/calls/call-facts.ts'
 
-/** Those limits of tenants and principals that count for calls inside of others. */
+/** The limits of tenants and principals that apply to inner calls. */
 export interface InnerGate {
-  /** Counts a call and spends what it costs; what it resolves with gives the cost back. Undefined when nothing limits. */
+  /**
+   * Counts a call and spends its cost; resolves with the function that gives the cost back. Undefined without limits.
+   */
   inside(identity: Identity, cost: number): Promise<() => void> | undefined
-  /** How many calls of this one may run at a time; infinite when nobody says. */
+  /** The concurrency limit of this identity; infinite without one. */
   mostAtOnce(identity: Identity): number
 }
 
@@ -23,29 +25,28 @@ interface InnerRequested {
   readonly callId: string
   readonly tool: string
   readonly signal: AbortSignal
-  /** Whether its cost was spent when the call around it was taken in. */
+  /** Whether its cost was spent when the outer call was admitted. */
   readonly paid?: boolean
 }
 
 /**
- * Makes the calls of one attempt at a chain or a program count for the limits of whoever asked for it.
- *
- * Each call that is really made takes one of the rate and spends what its tool costs, at that moment; what is read back
- * from a journal is not made. Of what was refused before its tool could run the cost goes back. The call around holds one
- * place of its tenant's concurrency; of those inside no more run at a time than that limit says, so that many of them wait
- * here. A program inside has no place of its own, because its calls have: with one, they would wait for each other.
+ * Charges the inner calls of one attempt at a chain or a program to the limits of its caller.
+ * | Each call that is made takes a token of the rate and spends the cost of its tool, at that moment; a call that is
+ * replayed from a journal is not charged. The cost of a call that was refused before its tool could run is given back.
+ * The outer call holds one slot of its tenant's concurrency limit; the inner calls stay within that limit too, and wait
+ * here. A nested program takes no slot of its own, because its calls do: otherwise they could wait for each other.
  */
 export interface InnerCharges {
   /**
-   * Makes the call when its caller may; a refusal is its Result, and nothing was begun then. A wait of up to a second is
-   * waited for here, and buckets that are away are, until they are back.
+   * Makes the call when the limits allow it; a refusal is its Result, and nothing began. It waits up to a second for a
+   * limit, and for unavailable buckets until they are back.
    * - Cancellation: rejects with the signal's reason, unless the call is already being made.
    */
   call(asked: InnerRequested, make: () => Promise<Result>): Promise<Result>
 }
 
 const patience = { attempts: Number.POSITIVE_INFINITY, delayMs: 10, maxDelayMs: 1_000 }
-/** Far more than a chain or a program may have under way. */
+/** Far more than the concurrent calls of a chain or a program. */
 const longestLine = 1_000_000
 
 export function createInnerCharges(
@@ -55,7 +56,7 @@ export function createInnerCharges(
 ): InnerCharges {
   const most = gate.mostAtOnce(identity)
   const places = Number.isFinite(most) ? createBulkhead({ concurrency: most, queue: longestLine }) : undefined
-  /** The way to give its cost back when the call may be made, else its Result. */
+  /** The function that gives the cost back when the call may be made, else its Result. */
   const enter = async ({ callId, tool, signal }: InnerRequested, cost: number) => {
     try {
       const pass = await retry(() => gate.inside(identity, cost), { rule: patience, mayRepeat: mayPass, signal })
@@ -83,7 +84,7 @@ export function createInnerCharges(
   }
 }
 
-/** A tool that is not there for the caller, or not yet, costs nothing, so that its price does not tell of it. */
+/** A tool that is hidden from the caller, or not known yet, costs nothing, so that its price does not reveal it. */
 function costOf(id: string, executor: Pick<Executor, 'find'>, identity: Identity): number {
   try {
     return executor.find(id, { identity }).tool.cost ?? 0
@@ -100,7 +101,7 @@ function isLimit(error: unknown): error is ToolError {
   return ToolError.is(error) && (error.code === 'RATE_LIMITED' || error.code === 'LIMIT_EXCEEDED')
 }
 
-/** Whether a call came to its end, for now, before its tool. */
+/** Whether a call ended, or waits, before its tool ran. */
 function isRefused(error: ErrorInfo | undefined): boolean {
   const before = ['lookup', 'validate-input', 'authorize', 'resolve']
   const atRest = error?.code === 'CIRCUIT_OPEN' || error?.code === 'RATE_LIMITED'
@@ -108,7 +109,7 @@ function isRefused(error: ErrorInfo | undefined): boolean {
 }
 
 function refusal(call: { readonly callId: string; readonly tool: string }, error: ToolError): Result {
-  const ended = endedOutcome({ ...call, kind: 'call' }, error, 0, new Date()) as Result
+  const ended = endedOutcome({ ...call, kind: 'call' }, error, 0, new Date())
   const retryAfterMs = error.details?.retryAfterMs
   if (ended.error === undefined || retryAfterMs === undefined) return ended
   return { ...ended, error: { ...ended.error, details: { retryAfterMs, scope: 'caller' } } }
@@ -120,9 +121,9 @@ interface ChargedPorts {
 }
 
 /**
- * The journal of a program that is a step of a chain, as part of the names of that step; nothing for other tools. It keeps
- * nothing, because such a program is made whole or not at all, as its effect class says. It is there so that all that the
- * program calls, however deep within, counts for the limits of whoever asked for the chain.
+ * The journal of a program that is a step of a chain, as part of the names of that step; nothing for other tools. It
+ * records nothing, because such a program runs as one call of its effect class. It exists so that all calls of the
+ * program, at any depth, are charged to the limits of the chain's caller.
  */
 export function programOf(ports: ChargedPorts, tool: string, callId: string): { readonly program?: ProgramJournal } {
   return isProgramTool(ports.executor.catalog, tool) ? { program: chargedProgram(ports, callId) } : {}
@@ -150,7 +151,7 @@ async function outcomeOf(
   const result = await ports.charges.call({ callId, tool, signal }, async () => {
     const made = await make({ callId, ...programOf(ports, tool, callId) })
     if (made.kind === 'result') return made.result
-    throw new ToolError('INTERNAL', `What came of ${callId} is no Result.`)
+    throw new ToolError('INTERNAL', `The outcome of inner call ${callId} is not a Result.`)
   })
   return { kind: 'result', result }
 }

@@ -17,13 +17,13 @@ function writer() {
   return { done, open }
 }
 
-test('a call that reports nothing opens nothing, and waits for nothing at its end', async () => {
+test('a call without reports opens no writer, and waits for nothing at its end', async () => {
   const events = writer()
   await lazyReports({ callId: 'c', fence: 1, entering: new Promise(() => {}) }, events).end()
   assert.deepEqual(events.done, [])
 })
 
-test('what a call reports before the store has it is written once it has, in order, and before its end', async () => {
+test('reports of a call that is not stored yet are written once it is, in order, and before its end', async () => {
   const events = writer()
   const entering = Promise.withResolvers<void>()
   const reports = lazyReports({ callId: 'c', fence: 1, entering: entering.promise }, events)
@@ -35,15 +35,15 @@ test('what a call reports before the store has it is written once it has, in ord
   assert.deepEqual(events.done, ['a', 'b', 'end'])
 })
 
-test('of a call that the store has, a report is written at once', () => {
+test('a report of a stored call is written at once', () => {
   const events = writer()
   void lazyReports({ callId: 'c', fence: 1 }, events).report(log('a'))
   assert.deepEqual(events.done, ['a'])
 })
 
-test('what a call reports that never gets into the store is lost, and its end does not fail', async () => {
+test('the reports of a call that is never stored are lost, and its end does not fail', async () => {
   const events = writer()
-  const reports = lazyReports({ callId: 'c', fence: 1, entering: Promise.reject(new Error('away')) }, events)
+  const reports = lazyReports({ callId: 'c', fence: 1, entering: Promise.reject(new Error('unavailable')) }, events)
   void reports.report(log('a'))
   await reports.end()
   assert.deepEqual(events.done, [])

@@ -1,26 +1,27 @@
+import type { InnerOutcome } from '@gantry/core'
 import type { Holder } from '../../storage/calls/call-store.ts'
 import type { JournalRecords, JournalWrite } from '../../storage/journal.ts'
 import { lost, patiently } from './inner-calls.ts'
+import { textOf } from './program-calls.ts'
 
 /**
- * Writes entries of one journal in the order in which they come: none is durable before those that came earlier. What
- * comes while the store is busy is written together.
- * - Errors: a store that is away is waited for until the signal aborts. What else goes wrong is wrong for good: all that
- *   wait, and all that come later, reject with it, and `failed` is told; a fence that is no longer the present one is an
- *   error that `isLost` knows.
+ * Writes entries of one journal in order: none is durable before the earlier ones. Entries that arrive while the store
+ * is busy are written together.
+ * - Errors: while the store is unavailable it waits until the signal aborts. Any other failure is final: all waiting
+ *   and later entries reject with it, and `failed` is called; an outdated fence is an error that `isLost` recognises.
  */
 export interface OrderedWriter {
-  /** Takes an entry that need not be written before the next one. */
+  /** Adds an entry that may be written with the next one. */
   hold(write: JournalWrite): void
-  /** Resolves when the entry, and whatever came before, is durable. */
+  /** Resolves when the entry, and all earlier ones, are durable. */
   add(write: JournalWrite): Promise<void>
   /** Resolves when everything is durable. */
   drained(): Promise<void>
-  /** Entries that are not durable yet. */
+  /** The number of entries that are not durable yet. */
   readonly waiting: number
 }
 
-/** Outcomes may have megabytes; a statement is ended by the one that takes it past this. */
+/** Outcomes may have megabytes; the entry that exceeds this ends its statement. */
 const mostCharacters = 2_000_000
 const mostEntries = 200
 
@@ -58,7 +59,7 @@ export function createOrderedWriter(
   const flush = async (): Promise<void> => {
     for (const upTo = added; durable < upTo; ) {
       if (broken !== undefined) throw broken.error
-      // What comes in the same moment goes together.
+      // Entries of the same turn of the event loop share a statement.
       working ??= Promise.resolve().then(writeNext)
       await working
     }
@@ -83,4 +84,53 @@ function howMany(queue: readonly JournalWrite[]): number {
     if (characters > mostCharacters) return index + 1
   }
   return Math.min(queue.length, mostEntries)
+}
+
+export interface JournaledOutcome {
+  readonly outcome: InnerOutcome
+  readonly atMs: number
+}
+
+/** Orders the outcomes of a program's gateway requests: every later attempt delivers them in the same order. */
+interface OutcomeSequencer {
+  /**
+   * Numbers and writes an outcome at once. Resolves when it may be delivered: after those with lower numbers, and only
+   * when it is durable, unless it may be delivered early.
+   */
+  add(entry: string, outcome: InnerOutcome, early: boolean): Promise<JournaledOutcome>
+}
+
+/** The most entries that are delivered and not yet durable; a program that reads faster waits for the store. */
+const mostAhead = 100
+
+export function createOutcomeSequencer(
+  writer: OrderedWriter,
+  { nextSeq, lastMs, now }: { readonly nextSeq: number; readonly lastMs: number; readonly now: () => number },
+): OutcomeSequencer {
+  let seq = nextSeq
+  let time = lastMs
+  let line: { ready: boolean; readonly deliver: () => void }[] = []
+
+  const advance = (): void => {
+    const waiting = line.findIndex(({ ready }) => !ready)
+    const next = waiting < 0 ? line : line.slice(0, waiting)
+    line = line.slice(next.length)
+    for (const { deliver } of next) deliver()
+  }
+  return {
+    add(entry, outcome, early) {
+      time = Math.max(time, now())
+      const journaled = { outcome, atMs: time }
+      const delivered = Promise.withResolvers<JournaledOutcome>()
+      const place = { ready: early && writer.waiting < mostAhead, deliver: () => delivered.resolve(journaled) }
+      line.push(place)
+      writer.add({ entry, result: textOf({ seq, atMs: time, outcome }) }).then(() => {
+        place.ready = true
+        advance()
+      }, delivered.reject)
+      seq += 1
+      advance()
+      return delivered.promise
+    },
+  }
 }

@@ -11,7 +11,7 @@ import { type HostProgram, ProgramSite } from './run-program.fixture.ts'
 const bob: Identity = { principal: 'bob', tenant: 'lab', permissions: ['gantry:approve'] }
 const paying: HostProgram = ({ call }) => call('world:once', { n: 1 })
 
-test('a call of a program that a person must approve first', async (t) => {
+test('an inner call of a program that requires approval', async (t) => {
   const database = await pgliteDatabase(t)
   const approvals = approvalRecords(database)
   const policy = { rules: [{ allow: '*' }, { ask: 'world:once' }] }
@@ -24,35 +24,38 @@ test('a call of a program that a person must approve first', async (t) => {
     for (const { id } of (await approvals.list({}, bob)).items) await approvals.decide(id, { decision: 'approve' }, bob)
   }
 
-  await t.test('is not begun any more when the store was away as that was to be written', async () => {
-    let away = 2
+  await t.test('leaves no begun entry in the journal although the store is unavailable at first', async () => {
+    let unavailable = 2
     const leaving = (journal: JournalRecords): JournalRecords => ({
       ...journal,
       async forget(holder, entry) {
-        if (away-- > 0) throw new ToolError('STORE_UNAVAILABLE', 'Away.')
+        if (unavailable-- > 0) throw new ToolError('STORE_UNAVAILABLE', 'Unavailable.')
         return journal.forget(holder, entry)
       },
     })
-    const { attempt } = await site.attempt(paying, { callId: 'away', through: leaving })
+    const { attempt } = await site.attempt(paying, { callId: 'interrupted', through: leaving })
     assert.deepEqual([attempt.failure, attempt.waits?.code], [undefined, 'APPROVAL_REQUIRED'])
-    assert.deepEqual(await site.site.entries('away', 'begun'), [])
+    assert.deepEqual(await site.site.entries('interrupted', 'begun'), [])
     await approve()
-    const ended = await site.attempt(paying, { callId: 'away' })
+    const ended = await site.attempt(paying, { callId: 'interrupted' })
     assert.deepEqual('value' in ended && ended.value, { n: 1 })
     assert.deepEqual(site.world.runs, ['1'])
   })
 
-  await t.test('stays begun when somebody else has the program meanwhile, and the attempt is lost', async () => {
-    const taken = (journal: JournalRecords): JournalRecords => ({
-      ...journal,
-      async forget(holder, entry) {
-        await site.site.claim(holder.callId)
-        return journal.forget(holder, entry)
-      },
-    })
-    const { attempt } = await site.attempt(paying, { callId: 'taken', through: taken })
-    assert.ok(isLost(attempt.failure))
-    assert.equal((await site.site.entries('taken', 'begun')).length, 1)
-    assert.deepEqual(site.world.runs, [])
-  })
+  await t.test(
+    'keeps its begun entry when another worker has claimed the program meanwhile, and the attempt is lost',
+    async () => {
+      const taken = (journal: JournalRecords): JournalRecords => ({
+        ...journal,
+        async forget(holder, entry) {
+          await site.site.claim(holder.callId)
+          return journal.forget(holder, entry)
+        },
+      })
+      const { attempt } = await site.attempt(paying, { callId: 'taken', through: taken })
+      assert.ok(isLost(attempt.failure))
+      assert.equal((await site.site.entries('taken', 'begun')).length, 1)
+      assert.deepEqual(site.world.runs, [])
+    },
+  )
 })

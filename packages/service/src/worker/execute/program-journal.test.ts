@@ -12,7 +12,7 @@ const steps: ChainStep[] = [
   { id: 'one', tool: 'world:once', args: { n: 5 } },
   { id: 'two', tool: 'world:keyed', args: { n: '{{prev.n}}' } },
 ]
-/** Of every class, one after the other and side by side; the numbers are those of its questions. */
+/** Calls of every effect class, in sequence and in parallel; the numbers are those of its requests. */
 const mixed: HostProgram = async ({ call, chain, sleep }) => {
   const first = await call('world:read', { n: 1 })
   const [once, keyed] = await Promise.all([
@@ -28,7 +28,10 @@ const mixed: HostProgram = async ({ call, chain, sleep }) => {
 }
 const once = ['2', '7.one']
 const whole = {
-  ...{ first: { n: 1 }, once: { n: 2 }, keyed: { n: 3 }, chained: { n: 5 } },
+  first: { n: 1 },
+  once: { n: 2 },
+  keyed: { n: 3 },
+  chained: { n: 5 },
   again: { once: { n: 2 }, paid: { n: 6 } },
 }
 const unknown = 'OUTCOME_UNKNOWN'
@@ -38,7 +41,7 @@ function answerOf(ended: Ended): Json {
   throw ended.error
 }
 
-test('programs', async (t) => {
+test('durable programs', async (t) => {
   const site = new ProgramSite(await pgliteDatabase(t))
   t.after(() => site.executor.close())
   const { world } = site
@@ -47,10 +50,10 @@ test('programs', async (t) => {
     world.keys.clear()
     world.meanwhile = undefined
   })
-  /** The calls of a chain are named by the entry of their question. */
+  /** The calls of a chain are named after the entry of their request. */
   const runs = (): string[] => world.runs.map((run) => run.replace(/^p(\d+)\.[0-9a-f]{12}\.(\w+)$/, '$1.$2'))
   const count = (entry: string): number => runs().filter((run) => run === entry).length
-  await t.test('an attempt that nobody stops makes each call once, and a later one makes none', async () => {
+  await t.test('an uninterrupted attempt makes each call once, and a later attempt makes none', async () => {
     assert.deepEqual(answerOf(await site.attempt(mixed, { callId: 'plain' })), whole)
     assert.deepEqual(runs().toSorted(), ['1', '2', '3', '4', '6', '7.one', '7.two', '8'])
     world.runs.length = 0
@@ -59,46 +62,43 @@ test('programs', async (t) => {
     assert.equal(attempt.journal.outcomes.length, 8)
   })
 
-  await t.test(
-    'wherever a process dies, the next one ends the program, and nothing happened twice that must not',
-    async () => {
-      let writes = 0
-      const counting = (journal: JournalRecords): JournalRecords => {
-        const note =
-          <Of extends unknown[], T>(write: (...of: Of) => T) =>
-          (...of: Of): T => {
-            writes += 1
-            return write(...of)
-          }
-        return { ...journal, begin: note(journal.begin), done: note(journal.done), writeAll: note(journal.writeAll) }
-      }
-      await site.attempt(mixed, { callId: 'counted', through: counting })
-      assert.ok(writes > 6)
-      const ends = new Set<string>()
-      for (let place = 0; place <= writes; place++) {
-        for (const when of ['before', 'after'] as const) {
-          const callId = `dies-${place}-${when}`
-          world.runs.length = 0
-          world.keys.clear()
-          await site.attempt(mixed, { callId, through: site.site.dyingAt(place, when) })
-          const value = answerOf(await site.attempt(mixed, { callId })) as typeof whole
-          for (const entry of once) assert.ok(count(entry) <= 1, `${entry} ran ${count(entry)} times`)
-          // What could not be known is said to be unknown, and what was told as done was done.
-          if (count('2') === 0) assert.equal(value.once, unknown)
-          assert.deepEqual(value.keyed, { n: 3 })
-          assert.equal(world.keys.size, new Set(world.runs).size, 'a repeat has the key of the first')
-          ends.add(JSON.stringify(value))
+  await t.test('wherever a process dies, the next one ends the program, and no once call ran twice', async () => {
+    let writes = 0
+    const counting = (journal: JournalRecords): JournalRecords => {
+      const note =
+        <Of extends unknown[], T>(write: (...of: Of) => T) =>
+        (...of: Of): T => {
+          writes += 1
+          return write(...of)
         }
+      return { ...journal, begin: note(journal.begin), done: note(journal.done), writeAll: note(journal.writeAll) }
+    }
+    await site.attempt(mixed, { callId: 'counted', through: counting })
+    assert.ok(writes > 6)
+    const ends = new Set<string>()
+    for (let place = 0; place <= writes; place++) {
+      for (const when of ['before', 'after'] as const) {
+        const callId = `dies-${place}-${when}`
+        world.runs.length = 0
+        world.keys.clear()
+        await site.attempt(mixed, { callId, through: site.site.dyingAt(place, when) })
+        const value = answerOf(await site.attempt(mixed, { callId })) as typeof whole
+        for (const entry of once) assert.ok(count(entry) <= 1, `${entry} ran ${count(entry)} times`)
+        // An outcome that cannot be known is unknown, and a call that is delivered as done was executed.
+        if (count('2') === 0) assert.equal(value.once, unknown)
+        assert.deepEqual(value.keyed, { n: 3 })
+        assert.equal(world.keys.size, new Set(world.runs).size, 'a repeat has the key of the first')
+        ends.add(JSON.stringify(value))
       }
-      assert.ok(ends.has(JSON.stringify(whole)))
-      assert.ok(
-        [...ends].some((end) => end.includes(unknown)),
-        'a call that was begun and cut is told as unknown',
-      )
-    },
-  )
+    }
+    assert.ok(ends.has(JSON.stringify(whole)))
+    assert.ok(
+      [...ends].some((end) => end.includes(unknown)),
+      'a call that was begun and interrupted is delivered as unknown',
+    )
+  })
 
-  await t.test('however often it dies, too', async () => {
+  await t.test('however often processes die, no once call runs twice, and the program ends the same', async () => {
     let programs = 0
     const death = fc.tuple(fc.nat(9), fc.constantFrom('before', 'after' as const))
     await fc.assert(
@@ -116,14 +116,14 @@ test('programs', async (t) => {
     )
   })
 
-  await t.test('a blind journal would run everything twice', async () => {
+  await t.test('control: a journal that reads nothing runs every call twice', async () => {
     const blind = (journal: JournalRecords): JournalRecords => ({ ...journal, read: async () => new Map() })
     await site.attempt(mixed, { callId: 'blind' })
     await site.attempt(mixed, { callId: 'blind', through: blind })
     assert.equal(count('2'), 2)
   })
 
-  await t.test('what finished is told in the order in which it was told first', async () => {
+  await t.test('outcomes are delivered in the order of their first delivery', async () => {
     const gate = Promise.withResolvers<void>()
     world.meanwhile = (_context, entry) => (entry === '1' ? gate.promise : undefined)
     const racing: HostProgram = async ({ call }) => {
@@ -147,7 +147,7 @@ test('programs', async (t) => {
   })
 
   await t.test(
-    'reads cost no commit each, and nothing else begins before what was told of them is durable',
+    'reads need no commit each, and no other call begins before their delivered outcomes are durable',
     async () => {
       let durable = 0
       let busy = 0
@@ -177,7 +177,7 @@ test('programs', async (t) => {
     },
   )
 
-  await t.test('a holder who lost the call makes no more calls, whatever the program survives', async () => {
+  await t.test('an attempt that lost its lease makes no more calls, whatever errors the program catches', async () => {
     world.meanwhile = () => site.site.claim('lost')
     const stubborn: HostProgram = async ({ call }) => {
       for (let n = 0; n < 5; n++) await call('world:once', { n }).catch(codeOf)
@@ -190,18 +190,19 @@ test('programs', async (t) => {
   })
 
   await t.test(
-    'a store that is away is waited for, and one that refuses ends the attempt without an outcome',
+    'an attempt waits for an unavailable store, and ends without an outcome when the store refuses',
     async () => {
-      let away = 3
+      let unavailable = 3
       const leaving = (journal: JournalRecords): JournalRecords => ({
         ...journal,
         async writeAll(holder, entries) {
-          if (away-- > 0) throw new ToolError('STORE_UNAVAILABLE', 'Away.', { details: { outcome: 'unknown' } })
+          if (unavailable-- > 0)
+            throw new ToolError('STORE_UNAVAILABLE', 'Unavailable.', { details: { outcome: 'unknown' } })
           return journal.writeAll(holder, entries)
         },
       })
       const paying: HostProgram = ({ call }) => call('world:once', { n: 1 })
-      assert.deepEqual(answerOf(await site.attempt(paying, { callId: 'away', through: leaving })), { n: 1 })
+      assert.deepEqual(answerOf(await site.attempt(paying, { callId: 'interrupted', through: leaving })), { n: 1 })
       const broken = (journal: JournalRecords): JournalRecords => ({
         ...journal,
         writeAll: () => Promise.reject(new ToolError('INTERNAL', 'The statement is wrong.')),
@@ -213,7 +214,7 @@ test('programs', async (t) => {
   )
 
   await t.test(
-    'a program that is stopped keeps what was done; what was cut short is done again if it may be',
+    'a stopped program keeps its recorded outcomes; an interrupted call runs again if its effect allows it',
     async () => {
       for (const [tool, value] of [
         ['keyed', { n: 2 }],
@@ -239,7 +240,7 @@ test('programs', async (t) => {
     },
   )
 
-  await t.test('another question under the number of one that was begun is a divergence', async () => {
+  await t.test('another request under the number of one that was begun is a divergence', async () => {
     world.meanwhile = () => new Promise(() => undefined)
     const stop = new AbortController()
     setTimeout(() => stop.abort(), 50)
@@ -253,29 +254,32 @@ test('programs', async (t) => {
     assert.deepEqual(runs(), ['1'])
   })
 
-  await t.test('clock and seed are the same in every attempt, and the clock goes on with what is told', async () => {
-    const looking: HostProgram = async ({ call, now, seed }: Host) => {
-      const times = [now()]
-      for (let n = 0; n < 3; n++) {
-        await call('world:keyed', { n })
-        times.push(now())
+  await t.test(
+    'clock and seed are the same in every attempt, and the clock advances with each delivered outcome',
+    async () => {
+      const looking: HostProgram = async ({ call, now, seed }: Host) => {
+        const times = [now()]
+        for (let n = 0; n < 3; n++) {
+          await call('world:keyed', { n })
+          times.push(now())
+        }
+        return { times, seed }
       }
-      return { times, seed }
-    }
-    const first = answerOf(await site.attempt(looking, { callId: 'clock' })) as { times: number[]; seed: number }
-    assert.deepEqual(first.times, first.times.toSorted())
-    assert.deepEqual(answerOf(await site.attempt(looking, { callId: 'clock' })), first)
-    const other = answerOf(await site.attempt(looking, { callId: 'clock-2' })) as { seed: number }
-    assert.notEqual(other.seed, first.seed)
-  })
+      const first = answerOf(await site.attempt(looking, { callId: 'clock' })) as { times: number[]; seed: number }
+      assert.deepEqual(first.times, first.times.toSorted())
+      assert.deepEqual(answerOf(await site.attempt(looking, { callId: 'clock' })), first)
+      const other = answerOf(await site.attempt(looking, { callId: 'clock-2' })) as { seed: number }
+      assert.notEqual(other.seed, first.seed)
+    },
+  )
 
-  await t.test('an attempt knows that the program had begun, also when it was told nothing yet', async () => {
+  await t.test('an attempt knows that the program had begun, also before any outcome was delivered', async () => {
     const once: HostProgram = ({ call }) => call('world:once', { n: 1 }).catch(codeOf)
     const first = await site.attempt(once, { callId: 'began', through: site.site.dyingAt(0, 'after') })
     const second = await site.attempt(once, { callId: 'began' })
-    const toldNothing = await site.attempt(async () => null, { callId: 'quiet' })
+    const quiet = await site.attempt(async () => null, { callId: 'quiet' })
     const ended = await site.attempt(async () => null, { callId: 'quiet' })
-    const begun = [first, second, toldNothing, ended].map(({ attempt }) => attempt.journal)
+    const begun = [first, second, quiet, ended].map(({ attempt }) => attempt.journal)
     assert.ok(begun.every(({ outcomes }) => outcomes.length === 0))
     assert.deepEqual(
       begun.map(({ resumed }) => resumed),
@@ -283,7 +287,7 @@ test('programs', async (t) => {
     )
   })
 
-  await t.test('one that repeats another goes on where that one was', async () => {
+  await t.test('a program that repeats another resumes where that one was', async () => {
     await site.attempt(mixed, { callId: 'origin', through: site.site.dyingAt(4, 'after') })
     const before = runs().length
     const value = answerOf(await site.attempt(mixed, { callId: 'repeat', effectKey: 'origin' })) as typeof whole

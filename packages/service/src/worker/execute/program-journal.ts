@@ -2,33 +2,36 @@ import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type ErrorInfo, ToolError } from '@gantry/contract'
 import type {
+  EffectSink,
   Executor,
   InnerNames,
   InnerOutcome,
   InnerRequest,
   InnerStep,
   ProgramJournal,
-  WriteBack,
 } from '@gantry/core'
+import { isPending } from '../../storage/calls/call-facts.ts'
 import type { Claim } from '../../storage/calls/call-store.ts'
-import { isPending } from '../../storage/calls/outcomes.ts'
 import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
 import { createInnerCalls, createRunning, sooner } from './inner-calls.ts'
 import { type InnerCharges, isProgramTool } from './inner-charges.ts'
-import { createOrderedWriter, type OrderedWriter } from './ordered-writer.ts'
-import { createOutcomeSequencer, type JournaledOutcome } from './outcome-sequencer.ts'
-import { type Made, makeCall } from './program-calls.ts'
-import { entryOf, readEntries, readTime, seedOf, startOf, wakeOf } from './program-entries.ts'
+import {
+  createOrderedWriter,
+  createOutcomeSequencer,
+  type JournaledOutcome,
+  type OrderedWriter,
+} from './ordered-writer.ts'
+import { entryOf, type Made, makeCall, readEntries, readTime, seedOf, startOf, wakeOf } from './program-calls.ts'
 
 export interface ProgramPorts {
   readonly executor: Pick<Executor, 'reconcile' | 'catalog'>
   readonly journal: JournalRecords
   readonly claim: Claim
   readonly signal: AbortSignal
-  /** Makes the calls count for the limits of who asked for the program. */
+  /** Charges the calls to the limits of the program's caller. */
   readonly charges: InnerCharges
-  /** Takes what the inner call of an entry of the journal writes back, or the program itself. */
-  readonly writeBack?: (entry?: string) => WriteBack
+  /** Stores the effects of the inner call of a journal entry, or of the program itself. */
+  readonly effectSink?: (entry?: string) => EffectSink
   readonly now?: () => number
   readonly sleeps?: SleepTimes
 }
@@ -38,11 +41,11 @@ export interface ProgramAttempt {
   readonly journal: ProgramJournal
   /** Why this attempt has no outcome; undefined while it may have one. */
   readonly failure: unknown
-  /** Of the calls that a person has yet to approve, or that may not begin yet, the error of the one that may first. */
+  /** Of the calls that require approval, or that may not begin yet, the error of the one that can continue first. */
   readonly waits: ErrorInfo | undefined
-  /** When the program is to be taken up again, because all that it does is to sleep. */
+  /** When the program is to be resumed, because it only sleeps. */
   readonly wakeMs: number | undefined
-  /** Resolves when everything that came of the attempt is durable, or cannot be. */
+  /** Resolves when all entries of the attempt are durable, or cannot be. */
   end(): Promise<void>
 }
 
@@ -50,39 +53,42 @@ type Make = (names?: InnerNames) => Promise<InnerOutcome>
 
 /**
  * The journal of one attempt at a program over tools.
- *
- * What a program asks for is *new* to the journal, *begun* or *done*. What is done is told from the journal, in the order
- * in which it was told before, and because a program learns nothing else, it comes to the same place again. What is new is
- * made, and before that begun durably when its effect may happen once only. What is begun belonged to an attempt that died:
- * a tool that can tell is asked, `once` is told to the program as unknown, and the rest is made again under the same key.
- *
- * An outcome gets its number when it is there, is written in the order of the numbers, and told in that order. The program
- * hears of it when it is durable. Only of what changes nothing, reads and sleeps, it may hear before: should that be lost,
- * the program would be told something else, and could take another way. So nothing else begins before everything that was
- * told is durable; until then it can have done nothing but read.
- *
- * A chain in the program has each of its calls kept by itself, and so has a program in the program, so that both are taken
- * up in the middle, too.
- *
- * A call that a person must approve first stops the attempt whatever the program would do about it: nothing else is begun,
- * and once what runs has ended, so that none is cut short, so does the attempt. A sleep stops it when nothing else is under
- * way: no call, no outcome that is yet to be told, and no program, this one or one inside, that does not say that it rests.
- * What was cut short with the attempt is not kept; when it certainly did nothing, it is new again.
- *
- * A store that is away is waited for as long as the program may go on. A fence that is no longer the present one ends the
- * attempt. `known` is what the journal holds, and `goesOn` is told of questions that it does not answer.
+ * | ## States of a request in the journal
+ * - `new`: it has no entry.
+ * - `begun`: an attempt was about to perform it.
+ * - `done`: its outcome is recorded.
+ * | ## What an attempt does
+ * - `done`: the outcome is replayed, in the order of its first delivery. A program learns nothing else, so it reaches
+ *   the same state again.
+ * - `new`: the request is performed; if its effect may happen once only, its entry becomes `begun` durably first.
+ * - `begun`, by an attempt that was lost: a `reconcilable` tool is queried, `once` is unknown to the program, and any
+ *   other request is performed again under the same key.
+ * - A request that was aborted with the attempt is not recorded; when it certainly did nothing, it becomes `new` again.
+ * | ## Order of outcomes
+ * An outcome gets its number when it arrives, and is written and delivered in the order of the numbers. It is delivered
+ * when it is durable. Only the outcomes of requests without effects, reads and sleeps, may be delivered earlier: if
+ * such an outcome is lost, the next attempt may get another one and diverge. So no other request begins before
+ * everything that was delivered is durable; until then the program has only read.
+ * | A nested chain or program journals each of its own calls, so that it is resumed in the middle, too.
+ * | ## When an attempt stops
+ * - A call requires approval: no other request begins, whatever the program does, and the attempt ends once the running
+ *   requests have ended.
+ * - A sleep is long and nothing else is in progress: no call, no outcome that is yet to be delivered, and no program,
+ *   this or a nested one, that is not quiescent.
+ * | While the store is unavailable the attempt waits, as long as the program may last. An outdated fence ends the
+ * attempt. `known` holds the entries of the journal, and `goesOn` is called for requests without an outcome there.
  */
 export function createProgramAttempt(
   ports: ProgramPorts,
   known: ReadonlyMap<string, JournalEntry>,
   goesOn: () => void = () => undefined,
 ): ProgramAttempt {
-  const { executor, journal, claim, signal, writeBack, now = Date.now, sleeps: times = defaultSleepTimes } = ports
+  const { executor, journal, claim, signal, effectSink, now = Date.now, sleeps: times = defaultSleepTimes } = ports
   const { callId, fence, call } = claim
   const running = createRunning()
   const settling = createRunning()
-  /** Of what is being settled, that which only waits: sleeps, and programs, which say themselves what they do. */
-  const quiet = createRunning()
+  /** Of the requests in progress, those that only wait: sleeps, and programs, which report their own quiescence. */
+  const passive = createRunning()
   const rests = createRests()
   let failure: unknown
   let waits: ErrorInfo | undefined
@@ -92,13 +98,13 @@ export function createProgramAttempt(
   }
   const writer = createOrderedWriter({ journal, holder: { callId, fence }, signal }, fail)
   const sleeps = createSleeps({ writer, known, now }, times)
-  // What a program asks for was not paid for when it was taken in.
+  // The cost of a program's calls is not spent at its admission.
   const charges: InnerCharges = { call: (asked, make) => ports.charges.call({ ...asked, paid: false }, make) }
   const chains = createInnerCalls({ ...ports, charges }, known, goesOn)
-  const isIdle = (): boolean => settling.calls === quiet.calls && rests.all
+  const isIdle = (): boolean => settling.calls === passive.calls && rests.all
   const isStopping = (): boolean => waits !== undefined || asleep || failure !== undefined
 
-  /** What came of calls that are journaled by themselves is no end when the attempt was stopped among them. */
+  /** The outcome of a request with its own journal is not final when the attempt was stopped within it. */
   const ended = (outcome: InnerOutcome): Made | undefined => {
     failure ??= chains.failure
     if (chains.waits !== undefined) waits = sooner(waits, chains.waits)
@@ -112,36 +118,36 @@ export function createProgramAttempt(
   }
   const sleep = async (entry: string, { sleepMs = 0, signal }: InnerRequest): Promise<Made | undefined> => {
     if (sleepMs <= times.shortMs) await running.count(delay(sleepMs, undefined, { signal }))
-    else if (!(await quiet.count(sleeps.sleep(entry, sleepMs, isIdle, signal)))) asleep = true
+    else if (!(await passive.count(sleeps.sleep(entry, sleepMs, isIdle, signal)))) asleep = true
     return asleep ? undefined : { outcome: { kind: 'value', value: null }, early: true }
   }
 
   const journalOf = (prefix: string, id: string): ProgramJournal => {
-    const { told, nextSeq, begun, resumed, ...entries } = readEntries(known, prefix)
+    const { outcomes, nextSeq, begun, resumed, ...entries } = readEntries(known, prefix)
     const startedMs = entries.startedMs ?? now()
     if (entries.startedMs === undefined) writer.hold({ entry: startOf(prefix), result: String(startedMs) })
-    rests.begin(prefix, told.length)
-    const sequencer = createOutcomeSequencer(writer, { nextSeq, lastMs: told.at(-1)?.atMs ?? startedMs, now })
+    rests.begin(prefix, outcomes.length)
+    const sequencer = createOutcomeSequencer(writer, { nextSeq, lastMs: outcomes.at(-1)?.atMs ?? startedMs, now })
 
     const makeOne = (ask: InnerRequest, entry: string, make: Make): Promise<Made | undefined> => {
       const innerId = `${id}.${ask.number}`
       const idempotencyKey = keyOf(call.effectKey ?? callId, entry)
-      const names = { callId: innerId, idempotencyKey, writeBack: writeBack?.(entry) }
+      const names = { callId: innerId, idempotencyKey, effectSink: effectSink?.(entry) }
       const { tool } = ask
       if (ask.kind === 'chain') return running.count(makeChain(entry, make))
       if (ask.kind === 'sleep') return sleep(wakeOf(prefix, ask), ask)
       if (tool === undefined) return running.count(make(names).then((outcome) => ({ outcome, early: true })))
       if (isProgramTool(executor.catalog, tool)) {
         const program = journalOf(`${entry}/`, innerId)
-        return writer.drained().then(async () => ended(await quiet.count(make({ ...names, program }))))
+        return writer.drained().then(async () => ended(await passive.count(make({ ...names, program }))))
       }
       return running.count(makeCall({ ask, entry, tool, names }, make, { ...ports, charges, writer, known }))
     }
-    /** Numbers what came of a question; undefined when that is no end. */
+    /** Numbers the outcome of a request; undefined when it is not final. */
     const settled = async (
       ask: InnerRequest,
       make: Make,
-    ): Promise<{ readonly told: Promise<JournaledOutcome> } | undefined> => {
+    ): Promise<{ readonly delivered: Promise<JournaledOutcome> } | undefined> => {
       const entry = entryOf(prefix, ask)
       const made = await makeOne(ask, entry, make)
       rests.end(`${entry}/`)
@@ -150,7 +156,7 @@ export function createProgramAttempt(
       if (outcome.kind === 'result' && isPending(outcome.result)) waits = sooner(waits, outcome.result.error)
       else if (!isCut(ask, outcome)) {
         rests.give(prefix)
-        return { told: sequencer.add(entry, outcome, early) }
+        return { delivered: sequencer.add(entry, outcome, early) }
       }
       if (outcome.kind === 'result' && outcome.result.error?.effect === 'none') await forget?.()
       return undefined
@@ -158,20 +164,20 @@ export function createProgramAttempt(
     return {
       seed: seedOf(call.effectKey ?? callId, prefix),
       startedMs,
-      outcomes: told,
+      outcomes,
       resumed,
       onQuiescent: (count) => rests.rest(prefix, count),
       async settle(ask, make) {
         goesOn()
         const other = begun.get(ask.number)
         if (other !== undefined && other !== ask.fingerprint) throw diverged(ask, other)
-        const telling = isStopping()
+        const answered = isStopping()
           ? undefined
           : await settling.count(settled(ask, make)).catch((error: unknown) => {
               if (!ask.signal.aborted) fail(error)
               throw error
             })
-        if (telling !== undefined) return telling.told
+        if (answered !== undefined) return answered.delivered
         await running.none(ask.signal)
         throw stopped()
       },
@@ -195,15 +201,15 @@ export function createProgramAttempt(
   }
 }
 
-/** What is asked for has ended soon after its own signal aborts. */
+/** A request ends soon after its own signal aborts. */
 const never = new AbortController().signal
 
-/** The same in every attempt, so that whoever is called knows a repeat as one. */
+/** The same in every attempt, so that the tool recognises a repeat. */
 function keyOf(callId: string, entry: string): string {
   return createHash('sha256').update(`${callId}/${entry}`).digest('hex')
 }
 
-/** Whether something was cut short with its program. */
+/** Whether the request was aborted with its program. */
 function isCut({ signal }: InnerRequest, outcome: InnerOutcome): boolean {
   if (!signal.aborted || outcome.kind === 'value') return false
   const { code } = (outcome.kind === 'error' ? outcome.error : outcome.result.error) ?? {}
@@ -211,29 +217,33 @@ function isCut({ signal }: InnerRequest, outcome: InnerOutcome): boolean {
 }
 
 function diverged({ number, fingerprint }: InnerRequest, begun: string): ToolError {
-  const message = `Question ${number} of the program is not the one that an earlier attempt had begun.`
+  const message = `Request ${number} of the program differs from the one that an earlier attempt began.`
   return new ToolError('CODE_DIVERGED', message, { details: { number, expected: begun, actual: fingerprint } })
 }
 
-/** Ends the attempt whatever the program would do about it. */
+/** Ends the attempt whatever errors the program catches. */
 function stopped(): ToolError {
   return new ToolError('CANCELLED', 'The attempt at the program was stopped.')
 }
 
 export interface SleepTimes {
-  /** What takes no longer is simply waited for, and from the beginning by a later attempt. */
+  /** A sleep up to this time is waited for, and repeated in full by a later attempt. */
   readonly shortMs: number
-  /** So long a sleep keeps its worker; then, when nothing else goes on, the call is handed back until it ends. */
+  /**
+   * The time that a sleep keeps its worker; then, when nothing else is in progress, the call is released until it ends.
+   */
   readonly holdMs: number
 }
 
 const defaultSleepTimes: SleepTimes = { shortMs: 2_000, holdMs: 500 }
 
-/** The long sleeps of a program. When one ends is written down, so that it ends then whoever has the program. */
+/**
+ * The long sleeps of a program. The end of each is recorded, so that it ends then in whichever worker the program runs.
+ */
 interface Sleeps {
-  /** False when the program is to be handed back, for which `idle` says whether it may be. */
+  /** False when the program is to be released, which `idle` permits. */
   sleep(entry: string, ms: number, idle: () => boolean, signal: AbortSignal): Promise<boolean>
-  /** When the first of those that are under way ends. */
+  /** The end of the first sleep in progress. */
   readonly wakeMs: number | undefined
 }
 
@@ -269,20 +279,20 @@ function createSleeps(
   }
 }
 
-/** What one program within a call was given, and took in. */
+/** The outcomes that one program was given, and consumed. */
 interface Conversation {
   given: number
   rested: number
 }
 
-/** Knows whether each program of a call, those within it included, can do nothing without an answer. */
+/** Tracks whether each program of a call, nested ones included, waits for an outcome. */
 interface Rests {
-  /** A program begins that was given so many outcomes before. It does something until it says otherwise. */
+  /** A program begins that was given this number of outcomes before. It counts as busy until it reports quiescence. */
   begin(program: string, given: number): void
-  /** It is given another outcome, so it has something to do from now on. */
+  /** The program is given another outcome, and counts as busy. */
   give(program: string): void
-  /** It can do nothing more, having taken in so many outcomes. */
-  rest(program: string, told: number): void
+  /** The program is quiescent, having consumed this number of outcomes. */
+  rest(program: string, delivered: number): void
   end(program: string): void
   readonly all: boolean
 }
@@ -295,9 +305,9 @@ function createRests(): Rests {
       const conversation = programs.get(program)
       if (conversation !== undefined) conversation.given += 1
     },
-    rest(program, told) {
+    rest(program, delivered) {
       const conversation = programs.get(program)
-      if (conversation !== undefined) conversation.rested = told
+      if (conversation !== undefined) conversation.rested = delivered
     },
     end: (program) => void programs.delete(program),
     get all() {

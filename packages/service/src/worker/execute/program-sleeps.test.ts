@@ -6,15 +6,15 @@ import type { Result } from '@gantry/contract'
 import type { InnerRequest } from '@gantry/core'
 import { pgliteDatabase } from '../../../test/databases.fixture.ts'
 import type { Claim } from '../../storage/calls/call-store.ts'
-import { heldClaim } from '../../storage/calls/claim.fixture.ts'
+import { heldClaim, longCall } from '../../storage/calls/claim.fixture.ts'
 import type { JournalRecords } from '../../storage/journal.ts'
+import { stub } from '../../stub.fixture.ts'
+import { type DurableProgram, type Paused, runDurableProgram } from './execute-call.ts'
 import { createProgramAttempt } from './program-journal.ts'
 import { Site } from './run-chain.fixture.ts'
-import { type DurableProgram, type Paused, runDurableProgram } from './run-program.ts'
 
 const noSandbox = existsSync('/usr/bin/bwrap') ? false : 'needs bubblewrap'
-const ada = { principal: 'ada', tenant: 'lab', permissions: [] }
-/** Every sleep is a long one, and it is looked at all the time whether the program may be handed back. */
+/** Every sleep is a long one, and whether the program may be released is checked continuously. */
 const sleeps = { shortMs: 0, holdMs: 1 }
 const spin = 'for (let i = 0, x = 0; i < 2e6; i++) x += i'
 const work = `const work = async () => {
@@ -27,7 +27,7 @@ const patient = `${work}
 return await Promise.race([work(), sleep(600_000).then(() => 'late')])`
 const nested = (code: string): string => `tools.code.program({ language: 'javascript', code: ${JSON.stringify(code)} })`
 
-test('programs that sleep', async (t) => {
+test('durable programs that sleep', async (t) => {
   const site = new Site(await pgliteDatabase(t))
   t.after(() => site.executor.close())
   let programs = 0
@@ -58,26 +58,22 @@ test('programs that sleep', async (t) => {
   }
   const claimed = async (callId: string): Promise<Claim> => {
     const fence = await site.claim(callId)
-    const call: Claim['call'] = {
-      ...{ callId, kind: 'code', identity: ada, fingerprint: '', tool: 'code:program:1.0.0', effect: 'repeatable' },
-      payloadBytes: 0,
-    }
-    return heldClaim(call, fence)
+    return heldClaim(longCall(callId, 'code'), fence)
   }
   const output = (ended: Result | Paused): unknown =>
     'pausedMs' in ended ? 'handed back' : (ended.output ?? JSON.stringify(ended.error))
 
-  await t.test('one that computes beside its sleep is not handed back', async () => {
+  await t.test('a program that computes during its sleep is not released', async () => {
     assert.equal(output(await attempt(patient)), 'done')
   })
 
-  await t.test('nor is one in which another program computes', async () => {
+  await t.test('a program with a nested program that computes is not released', async () => {
     assert.equal(output(await attempt(`return await ${nested(patient)}`)), 'done')
     const beside = `return await Promise.race([${nested(`${work}; return await work()`)}, sleep(600_000).then(() => 'late')])`
     assert.equal(output(await attempt(beside)), 'done')
   })
 
-  await t.test('nor is one that has yet to hear of something', async () => {
+  await t.test('a program with an outcome still to be delivered is not released', async () => {
     const slow = (journal: JournalRecords): JournalRecords => ({
       ...journal,
       async writeAll(holder, entries) {
@@ -90,7 +86,7 @@ test('programs that sleep', async (t) => {
     assert.equal(output(await attempt(code, { through: slow })), 'done')
   })
 
-  await t.test('a thread of a program in Python counts as computing', { skip: noSandbox }, async () => {
+  await t.test('a thread of a Python program counts as computing', { skip: noSandbox }, async () => {
     const code = `
 def spin():
     for _ in range(3_000_000): pass
@@ -102,7 +98,7 @@ except asyncio.TimeoutError:
     assert.equal(output(await attempt(code, { language: 'python' })), 'done')
   })
 
-  await t.test('one in Python that computes beside its sleep is not handed back', { skip: noSandbox }, async () => {
+  await t.test('a Python program that computes during its sleep is not released', { skip: noSandbox }, async () => {
     const code = `
 async def work():
     await tools.world.read(n=1)
@@ -116,7 +112,7 @@ except asyncio.TimeoutError:
     assert.equal(output(await attempt(code, { language: 'python' })), 'done')
   })
 
-  await t.test('one that does nothing but sleep is handed back, whatever stands in it', async () => {
+  await t.test('a program that only sleeps is released, whatever it contains', async () => {
     const both = `await tools.world.keyed({ n: 1 })
       return await Promise.all([sleep(600_000), ${nested('await tools.world.read({}); await sleep(700_000)')}])`
     const twice = `await ${nested(spin)}; await sleep(600_000)`
@@ -125,7 +121,7 @@ except asyncio.TimeoutError:
     if (noSandbox === false) assert.equal(output(await attempt(python, { language: 'python' })), 'handed back')
   })
 
-  await t.test('what a program inside has called counts for the budget after a sleep, too', async () => {
+  await t.test('the calls of a nested program count against the budget after a sleep, too', async () => {
     const five = nested('for (let n = 0; n < 5; n++) await tools.world.keyed({ n })')
     const code = `await ${five}; await sleep(600_000); await ${five}; return 'done'`
     for (const [toolCalls, end] of [
@@ -140,7 +136,7 @@ except asyncio.TimeoutError:
     }
   })
 
-  await t.test('a sleep that ends while the program is being handed back makes no end of what was cut', async () => {
+  await t.test('a sleep that ends during the release does not record an outcome of the interrupted calls', async () => {
     const callId = 'crossing'
     const { signal } = new AbortController()
     let clock = 0
@@ -151,7 +147,7 @@ except asyncio.TimeoutError:
     const sleep = (number: number, sleepMs: number): InnerRequest => ({ ...ask(number), kind: 'sleep', sleepMs })
     const ask = (number: number) => ({ number, fingerprint: String(number).padStart(12, '0'), signal })
     const unused = (): Promise<never> => Promise.reject(new Error('unused'))
-    // It has no more than `holdMs` left, so that it never hands the program back itself.
+    // It has less than `holdMs` left, so that it never releases the program itself.
     const near = program.settle(sleep(1, 1), unused)
     const inside = program.settle(
       { ...ask(2), kind: 'call', tool: 'code:program' },
@@ -162,7 +158,7 @@ except asyncio.TimeoutError:
         clock = 1
         await near.catch(() => undefined)
         const error = { code: 'CANCELLED', message: 'The attempt at the program was stopped.' }
-        return { kind: 'result', result: { status: 'cancelled', error } as unknown as Result }
+        return { kind: 'result', result: stub<Result>({ status: 'cancelled', error }) }
       },
     )
     program.onQuiescent?.(0)

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Result } from '@gantry/contract'
 import { freshKey, redisForFile } from '../../brokers/transports/redis/redis.fixture.ts'
 import { listOf, numberOf, textOf } from '../../brokers/transports/redis/reply.ts'
+import { someResult } from '../../conformance/call-store/samples.ts'
 import { type CacheableCall, createResultCache } from './result-cache.ts'
 
 const file = redisForFile()
@@ -16,12 +16,9 @@ const call: CacheableCall = {
   args: { q: 'x', n: 1 },
 }
 
-const result: Result = {
-  ...{ callId: 'c1', status: 'ok', output: { found: 'élan' }, content: [], warnings: [], artifacts: [], effects: [] },
-  ...{ usage: { wallMs: 1, enforced: {} }, attempts: 1, startedAt: '2026-01-01T00:00:00Z', durationMs: 1 },
-}
+const result = someResult('c1', { output: { found: 'élan' } })
 
-test('a result is found again by the same asker with the same permissions, whatever the order of names', async (t) => {
+test('a result is found again for the same caller with the same permissions, whatever the order of names', async (t) => {
   const cache = createResultCache({ redis: await file.open(t), prefix: freshKey() })
   assert.equal(await cache.get(call), undefined)
   await cache.put(call, result)
@@ -29,7 +26,7 @@ test('a result is found again by the same asker with the same permissions, whate
   assert.deepEqual(await cache.get({ ...call, identity, args: { n: 1, q: 'x' } }), result)
 })
 
-test('another tenant, asker, permission, role, tool, definition or argument never sees it', async (t) => {
+test('another tenant, caller, permission, role, tool, definition or argument never gets it', async (t) => {
   const cache = createResultCache({ redis: await file.open(t), prefix: freshKey() })
   await cache.put(call, result)
   const { identity } = call
@@ -50,7 +47,7 @@ test('another tenant, asker, permission, role, tool, definition or argument neve
   assert.deepEqual(await cache.get(call), result)
 })
 
-test('with the scope of the tenant everybody of it sees it, and nobody else', async (t) => {
+test('with the scope tenant every principal of the tenant shares it, and no other tenant does', async (t) => {
   const cache = createResultCache({ redis: await file.open(t), prefix: freshKey() })
   const shared: CacheableCall = { ...call, rule: { ttlMs: 60_000, scope: 'tenant' } }
   await cache.put(shared, result)
@@ -59,7 +56,7 @@ test('with the scope of the tenant everybody of it sees it, and nobody else', as
   assert.equal(await cache.get({ ...shared, identity: { ...bob, tenant: 'other' } }), undefined)
 })
 
-test('only plain results of tools that read, without secrets, are kept, and not for longer than allowed', async (t) => {
+test('only plain results of tools that read, without secrets, are cached, and not for longer than allowed', async (t) => {
   const redis = await file.open(t)
   const prefix = freshKey()
   const cache = createResultCache({ redis, prefix, maxTtlMs: 5_000, maxBytes: 1_000 })
@@ -82,7 +79,7 @@ test('only plain results of tools that read, without secrets, are kept, and not 
   assert.equal(await cache.get(call), undefined)
 })
 
-test('a Redis that is silent or gone is a miss', async (t) => {
+test('a Redis that does not answer or is down is a miss', async (t) => {
   const server = await file.server(t)
   const redis = await file.open(t)
   const cache = createResultCache({ redis, prefix: freshKey(), waitMs: 50 })

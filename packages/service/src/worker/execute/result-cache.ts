@@ -1,21 +1,23 @@
 import { createHash } from 'node:crypto'
 import type { Identity, JsonObject, Result, Tool } from '@gantry/contract'
+import { isObject, isText } from '@gantry/contract/internal/json'
 import type { Executor } from '@gantry/core'
 import { canonicalJson } from '@gantry/core/internal/json/canonical'
+import { within } from '@gantry/core/internal/resilience/abort'
 import type { RedisConnections } from '../../brokers/transports/redis/connection.ts'
 import type { Claim } from '../../storage/calls/call-store.ts'
 
-/** For whom a kept result is good: whoever asked, with the same permissions, or everybody of his tenant. */
+/** Whom a cached result is for: the same principal with the same permissions, or the whole tenant. */
 type CacheScope = 'principal' | 'tenant'
 
-/** What a tool declares about its results. */
+/** The cache declaration of a tool. */
 interface CacheRule {
   readonly ttlMs: number
   /** `principal` when absent. */
   readonly scope?: CacheScope
 }
 
-/** A call whose result may be known: it was checked and authorized as if it were not. */
+/** A call whose result may be cached: it was checked and authorized like any other. */
 export interface CacheableCall {
   readonly rule: CacheRule
   /** As established by the host. */
@@ -28,25 +30,25 @@ export interface CacheableCall {
 }
 
 /**
- * Results of calls that change nothing, kept for a while.
- * - Errors: neither rejects; when Redis is away nothing is known, and nothing is kept.
- * - What is found is the result of an earlier call, with that call's id and times.
+ * Caches results of calls that change nothing.
+ * - Errors: neither method rejects; when Redis is unavailable, `get` misses and `put` does nothing.
+ * - A hit is the result of an earlier call, with that call's id and times.
  */
 export interface ResultCache {
   get(call: CacheableCall): Promise<Result | undefined>
-  /** Keeps what may be kept, see `mayKeep`, and lets the rest be. */
+  /** Caches the result if `mayKeep` allows it. */
   put(call: CacheableCall, result: Result): Promise<void>
 }
 
 interface ResultCacheOptions {
   readonly redis: Pick<RedisConnections, 'call'>
-  /** Longer times are cut to this; an hour when absent. */
+  /** Longer times are reduced to this; an hour when absent. */
   readonly maxTtlMs?: number
-  /** Larger results are not kept; 256 KiB of JSON when absent. */
+  /** Larger results are not cached; 256 KiB of JSON when absent. */
   readonly maxBytes?: number
-  /** How long a look may take before it counts as a miss; 250 ms when absent. */
+  /** The time after which a lookup counts as a miss; 250 ms when absent. */
   readonly waitMs?: number
-  /** Before the hash in the names of the keys; `gantry:results:` when absent. */
+  /** The prefix of the keys; `gantry:results:` when absent. */
   readonly prefix?: string
 }
 
@@ -56,7 +58,7 @@ export function createResultCache(options: ResultCacheOptions): ResultCache {
   return {
     async get(call) {
       if (!isReading(call.tool)) return undefined
-      const found = await within(waitMs, redis.call(['GET', keyOf(call)]))
+      const found = await ifInTime(waitMs, redis.call(['GET', keyOf(call)]))
       return Buffer.isBuffer(found) && found.length <= maxBytes ? resultOf(found.toString()) : undefined
     },
     async put(call, result) {
@@ -64,12 +66,12 @@ export function createResultCache(options: ResultCacheOptions): ResultCache {
       if (!(ttlMs > 0) || !isReading(call.tool) || !mayKeep(result)) return
       const text = JSON.stringify(result)
       if (Buffer.byteLength(text) > maxBytes) return
-      await within(waitMs, redis.call(['SET', keyOf(call), text, 'PX', ttlMs]))
+      await ifInTime(waitMs, redis.call(['SET', keyOf(call), text, 'PX', ttlMs]))
     },
   }
 }
 
-/** The tenant is always part of it; who asks and what he may do, unless the tool says that they do not matter. */
+/** The tenant is always part of it; the principal and its permissions are, unless the scope is the tenant. */
 function cacheKey({ rule, identity, toolId, digest, args }: CacheableCall): string {
   const { tenant, principal, permissions, roles = [] } = identity
   const scope = rule.scope ?? 'principal'
@@ -79,35 +81,36 @@ function cacheKey({ rule, identity, toolId, digest, args }: CacheableCall): stri
     .digest('hex')
 }
 
-/** Only what a call found; what it left elsewhere would not be there a second time. */
+/** Only outputs are cached; a repeat would not have the artifacts and effects of the first call. */
 function mayKeep({ status, artifacts, effects }: Result): boolean {
   return status === 'ok' && artifacts.length === 0 && effects.length === 0
 }
 
-/** A tool that is given secrets may answer with what they open. */
+/** The output of a tool with secrets may contain what they unlock. */
 function isReading({ effect, secrets = [] }: CacheableCall['tool']): boolean {
   return effect === 'read' && secrets.length === 0
 }
 
 function resultOf(text: string): Result | undefined {
   try {
-    const result = JSON.parse(text) as Result
-    return mayKeep(result) ? result : undefined
+    const result: unknown = JSON.parse(text)
+    return isResult(result) && mayKeep(result) ? result : undefined
   } catch {
     return undefined
   }
 }
 
-/** Undefined when it fails or takes too long. */
-async function within<T>(ms: number, work: Promise<T>): Promise<T | undefined> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(resolve, ms, undefined)
-  })
-  return Promise.race([work.catch(() => undefined), late]).finally(() => clearTimeout(timer))
+function isResult(value: unknown): value is Result {
+  return isObject(value) && isText(value.status) && Array.isArray(value.artifacts) && Array.isArray(value.effects)
 }
 
-/** Gives the result of the same call made before, while it is good; else makes the call and keeps what came of it. */
+/** Undefined when it fails or takes too long. */
+function ifInTime<T>(ms: number, work: Promise<T>): Promise<T | undefined> {
+  const nothing = () => undefined
+  return within(ms, work, nothing).catch(nothing)
+}
+
+/** Returns the cached result of an equal call; else makes the call and caches its result. */
 export async function cachedCall(
   { cache, executor, claim, args, now = Date.now }: CachedCall,
   run: () => Promise<Result>,
@@ -123,7 +126,7 @@ export async function cachedCall(
 }
 
 interface CachedCall {
-  /** Absent where there is none. */
+  /** Absent without Redis. */
   readonly cache: ResultCache | undefined
   readonly executor: Pick<Executor, 'catalog' | 'check'>
   readonly claim: Claim
@@ -132,7 +135,7 @@ interface CachedCall {
   readonly now?: () => number
 }
 
-/** What is refused by now, or needs a person's approval, was not allowed by letting another call through. */
+/** A cached result must not bypass a denial or an approval that applies to this call. */
 async function isAllowed(executor: Pick<Executor, 'check'>, { call }: Claim, args: unknown): Promise<boolean> {
   const { tool, identity } = call
   return executor.check(tool, args, { identity }).then(
@@ -141,7 +144,7 @@ async function isAllowed(executor: Pick<Executor, 'check'>, { call }: Claim, arg
   )
 }
 
-/** Undefined for a tool that says nothing of a cache, or that is another one by now. */
+/** Undefined for a tool that declares no cache, or whose definition has changed. */
 function cacheable({ catalog }: Pick<Executor, 'catalog'>, { call }: Claim, args: unknown): CacheableCall | undefined {
   try {
     const { tool, id, digest, callDigest } = catalog.find(call.tool)

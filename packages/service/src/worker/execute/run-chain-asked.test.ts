@@ -3,7 +3,7 @@ import { type TestContext, test } from 'node:test'
 import type { ChainResult, ChainStep, Identity } from '@gantry/contract'
 import { pgliteDatabase, postgresDatabase } from '../../../test/databases.fixture.ts'
 import { approvalRecords } from '../../storage/approvals/approvals.ts'
-import { isPending } from '../../storage/calls/outcomes.ts'
+import { isPending } from '../../storage/calls/call-facts.ts'
 import type { Database } from '../../storage/databases/database.ts'
 import { createApprover } from './approver.ts'
 import { Site } from './run-chain.fixture.ts'
@@ -15,7 +15,7 @@ const engines: { readonly [name: string]: (t: TestContext) => Promise<Database> 
 }
 
 for (const [engine, open] of Object.entries(engines)) {
-  test(`chains that ask, on ${engine}`, async (t) => {
+  test(`chains that wait for approval, on ${engine}`, async (t) => {
     const database = await open(t)
     const approvals = approvalRecords(database)
     const policy = { rules: [{ allow: '*' }, { ask: 'world:pay' }, { ask: 'world:repeatable' }] }
@@ -36,72 +36,81 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.equal(result.status, 'denied')
     }
 
-    await t.test('a chain waits in the middle, and goes on there without repeating what was done', async () => {
-      const steps: ChainStep[] = [
-        { id: 'first', tool: 'world:once', args: { n: 1 } },
-        { id: 'paid', tool: 'world:pay', args: { n: '{{prev.n}}' } },
-        { id: 'last', tool: 'world:once', args: { n: '{{prev.n}}' } },
-      ]
-      const chain = { steps, callId: 'middle' }
-      waits(await site.attempt(chain))
-      waits(await site.attempt(chain))
-      assert.deepEqual(site.world.runs, ['first'])
-      assert.deepEqual(await site.entries('middle', 'begun'), [])
-      assert.equal(site.reports.length, 1, 'a step that waits has not ended')
-      assert.deepEqual(await decide('middle'), ['middle.paid'])
-      const result = await site.attempt(chain)
-      assert.deepEqual([result.status, result.output], ['ok', { n: 1 }])
-      assert.deepEqual(site.world.runs, ['first', 'paid', 'last'])
-    })
+    await t.test(
+      'a chain waits for approval in the middle, and resumes there without repeating its calls',
+      async () => {
+        const steps: ChainStep[] = [
+          { id: 'first', tool: 'world:once', args: { n: 1 } },
+          { id: 'paid', tool: 'world:pay', args: { n: '{{prev.n}}' } },
+          { id: 'last', tool: 'world:once', args: { n: '{{prev.n}}' } },
+        ]
+        const chain = { steps, callId: 'middle' }
+        waits(await site.attempt(chain))
+        waits(await site.attempt(chain))
+        assert.deepEqual(site.world.runs, ['first'])
+        assert.deepEqual(await site.entries('middle', 'begun'), [])
+        assert.equal(site.reports.length, 1, 'a step that waits has not ended')
+        assert.deepEqual(await decide('middle'), ['middle.paid'])
+        const result = await site.attempt(chain)
+        assert.deepEqual([result.status, result.output], ['ok', { n: 1 }])
+        assert.deepEqual(site.world.runs, ['first', 'paid', 'last'])
+      },
+    )
 
-    await t.test('a step that goes on after failures waits too, and goes on when it is denied', async () => {
-      const steps: ChainStep[] = [
-        { id: 'paid', tool: 'world:pay', onError: { output: 'not paid' } },
-        { id: 'last', tool: 'world:once', args: { paid: '{{prev}}' } },
-      ]
-      const chain = { steps, callId: 'survives' }
-      waits(await site.attempt(chain))
-      assert.deepEqual(site.world.runs, [])
-      await decide('survives', 'deny')
-      const result = await site.attempt(chain)
-      assert.deepEqual([result.status, result.output], ['ok', { paid: 'not paid' }])
-      assert.equal(result.steps[0]?.error?.code, 'DENIED')
-      assert.match(result.steps[0]?.error?.message ?? '', /bob denied it/)
-      assert.deepEqual(site.world.runs, ['last'])
-    })
+    await t.test(
+      'a step that tolerates failures waits for approval too, and the chain goes on when it is denied',
+      async () => {
+        const steps: ChainStep[] = [
+          { id: 'paid', tool: 'world:pay', onError: { output: 'not paid' } },
+          { id: 'last', tool: 'world:once', args: { paid: '{{prev}}' } },
+        ]
+        const chain = { steps, callId: 'survives' }
+        waits(await site.attempt(chain))
+        assert.deepEqual(site.world.runs, [])
+        await decide('survives', 'deny')
+        const result = await site.attempt(chain)
+        assert.deepEqual([result.status, result.output], ['ok', { paid: 'not paid' }])
+        assert.equal(result.steps[0]?.error?.code, 'DENIED')
+        assert.match(result.steps[0]?.error?.message ?? '', /bob denied it/)
+        assert.deepEqual(site.world.runs, ['last'])
+      },
+    )
 
-    await t.test('what runs beside a call that asks is not cut short, and nothing new begins', async () => {
-      const asked = Promise.withResolvers<void>()
-      site.world.meanwhile = async ({ signal }, entry) => {
-        if (entry !== 'beside') return
-        await asked.promise
-        assert.equal(signal.aborted, false)
-      }
-      const steps: ChainStep[] = [
-        {
-          id: 'group',
-          concurrency: 2,
-          parallel: [
-            { id: 'beside', tool: 'world:once' },
-            { id: 'paid', tool: 'world:pay' },
-            { id: 'later', tool: 'world:once' },
-          ],
-        },
-      ]
-      const chain = { steps, callId: 'beside' }
-      const first = site.attempt(chain)
-      while ((await approvals.list({}, bob)).items.every(({ callId }) => callId !== 'beside'));
-      // By then whoever asks has heard that nobody has decided.
-      for (let look = 0; look < 5; look++) await approvals.list({}, bob)
-      asked.resolve()
-      waits(await first)
-      assert.deepEqual(await site.entries('beside', 'done'), ['beside'])
-      await decide('beside')
-      assert.equal((await site.attempt(chain)).status, 'ok')
-      assert.deepEqual(site.world.runs.toSorted(), ['beside', 'later', 'paid'])
-    })
+    await t.test(
+      'calls in flight are not aborted when another one needs approval, and no new call begins',
+      async () => {
+        const asked = Promise.withResolvers<void>()
+        site.world.meanwhile = async ({ signal }, entry) => {
+          if (entry !== 'beside') return
+          await asked.promise
+          assert.equal(signal.aborted, false)
+        }
+        const steps: ChainStep[] = [
+          {
+            id: 'group',
+            concurrency: 2,
+            parallel: [
+              { id: 'beside', tool: 'world:once' },
+              { id: 'paid', tool: 'world:pay' },
+              { id: 'later', tool: 'world:once' },
+            ],
+          },
+        ]
+        const chain = { steps, callId: 'beside' }
+        const first = site.attempt(chain)
+        while ((await approvals.list({}, bob)).items.every(({ callId }) => callId !== 'beside'));
+        // By then the caller knows that there is no decision.
+        for (let look = 0; look < 5; look++) await approvals.list({}, bob)
+        asked.resolve()
+        waits(await first)
+        assert.deepEqual(await site.entries('beside', 'done'), ['beside'])
+        await decide('beside')
+        assert.equal((await site.attempt(chain)).status, 'ok')
+        assert.deepEqual(site.world.runs.toSorted(), ['beside', 'later', 'paid'])
+      },
+    )
 
-    await t.test('elements are asked about one by one, and each runs once', async () => {
+    await t.test('each element gets its own approval, and runs once', async () => {
       const steps: ChainStep[] = [{ id: 'each', tool: 'world:pay', forEach: [1, 2, 3, 4], concurrency: 2 }]
       const chain = { steps, callId: 'each' }
       const seen: string[] = []
@@ -121,7 +130,7 @@ for (const [engine, open] of Object.entries(engines)) {
       )
     })
 
-    await t.test('other arguments of the same step are another question', async () => {
+    await t.test('other arguments of the same step need another approval', async () => {
       const chain = (n: number) => ({
         steps: [{ id: 'paid', tool: 'world:pay', args: { n } }] satisfies ChainStep[],
         callId: 'changed',
@@ -134,21 +143,24 @@ for (const [engine, open] of Object.entries(engines)) {
       assert.deepEqual(site.world.runs, ['paid'])
     })
 
-    await t.test('a chain that is stopped while it asks is cancelled, not asked', async () => {
-      const stop = new AbortController()
-      site.world.meanwhile = () => stop.abort()
-      const steps: ChainStep[] = [
-        {
-          id: 'group',
-          parallel: [
-            { id: 'paid', tool: 'world:pay' },
-            { id: 'beside', tool: 'world:keyed' },
-          ],
-        },
-      ]
-      const result = await site.attempt({ steps, callId: 'stopped', signal: stop.signal })
-      assert.equal(result.status, 'cancelled')
-      assert.ok(!isPending(result))
-    })
+    await t.test(
+      'a chain that is stopped while it requests approval is cancelled, and does not wait for it',
+      async () => {
+        const stop = new AbortController()
+        site.world.meanwhile = () => stop.abort()
+        const steps: ChainStep[] = [
+          {
+            id: 'group',
+            parallel: [
+              { id: 'paid', tool: 'world:pay' },
+              { id: 'beside', tool: 'world:keyed' },
+            ],
+          },
+        ]
+        const result = await site.attempt({ steps, callId: 'stopped', signal: stop.signal })
+        assert.equal(result.status, 'cancelled')
+        assert.ok(!isPending(result))
+      },
+    )
   })
 }

@@ -8,8 +8,7 @@ import {
 } from '@gantry/contract'
 import { type DefinedTool, defineTool, type Executor, type ToolContext } from '@gantry/core'
 import { createExecutor, type ExecutorOptions } from '@gantry/tools'
-import type { Claim } from '../../storage/calls/call-store.ts'
-import { heldClaim } from '../../storage/calls/claim.fixture.ts'
+import { heldClaim, longCall } from '../../storage/calls/claim.fixture.ts'
 import type { Database } from '../../storage/databases/database.ts'
 import { type JournalRecords, journalRecords } from '../../storage/journal.ts'
 import { createInnerCharges, type InnerGate } from './inner-charges.ts'
@@ -18,19 +17,19 @@ import { runDurableChain } from './run-chain.ts'
 const ada: Identity = { principal: 'ada', tenant: 'lab', permissions: [] }
 const inputSchema = { type: 'object' } as const
 
-/** What is outside: it outlives every attempt, and remembers each call that reached it. */
+/** The outside world: it outlives every attempt, and records each call that reached it. */
 export class World {
-  /** Entries of the journal, as they were run, in order. */
+  /** Journal entries of the calls that ran, in order. */
   readonly runs: string[] = []
-  /** What those who honour keys and lookups hold, by key. */
+  /** The effects of tools with keys and lookups, by key. */
   readonly bank = new Map<string, unknown>()
   readonly keys = new Map<string, string>()
   /** A process that died runs nothing any more. */
   alive = true
-  /** Done within the next run of a tool. */
+  /** Called within the next run of a tool. */
   meanwhile: ((context: ToolContext, entry: string) => unknown) | undefined
 
-  /** How often an entry was run. */
+  /** The number of runs of an entry. */
   count(entry: string): number {
     return this.runs.filter((run) => run === entry).length
   }
@@ -81,13 +80,13 @@ export interface Attempt {
   readonly input?: number
   readonly timeoutMs?: number
   readonly onCircuitOpen?: OnCircuitOpen
-  /** Stands between the chain and its journal. */
+  /** Wraps the journal of the chain. */
   readonly through?: (journal: JournalRecords) => JournalRecords
 }
 
 export const unlimited: InnerGate = { inside: () => undefined, mostAtOnce: () => Number.POSITIVE_INFINITY }
 
-/** A service in small: calls in the queue of a database, and attempts at them. */
+/** A minimal service: calls in the queue of a database, and attempts at them. */
 export class Site {
   readonly world = new World()
   readonly executor: Executor
@@ -102,7 +101,7 @@ export class Site {
     this.journal = journalRecords(database)
   }
 
-  /** Hands the call out, under a fence that is higher than any before. */
+  /** Claims the call, under a fence that is higher than any before. */
   async claim(callId: string): Promise<number> {
     const sql = `insert into queue (call_id, tenant, fence) values ($1, 'lab', 1)
       on conflict (call_id) do update set fence = queue.fence + 1 returning fence`
@@ -114,12 +113,10 @@ export class Site {
     const { steps, callId, signal, input, timeoutMs, onCircuitOpen, through = (same) => same } = asked
     const fence = await this.claim(callId)
     this.world.alive = true
-    const call: Claim['call'] = {
-      ...{ callId, kind: 'chain', identity: ada, fingerprint: '', tool: 'chain', effect: 'repeatable' },
-      payloadBytes: 0,
+    const call = longCall(callId, 'chain', {
       ...(timeoutMs === undefined ? {} : { timeoutMs }),
       ...(onCircuitOpen === undefined ? {} : { onCircuitOpen }),
-    }
+    })
     return runDurableChain({
       executor: this.executor,
       journal: through(this.journal),
@@ -131,7 +128,7 @@ export class Site {
     })
   }
 
-  /** A journal whose process dies at its nth write, before or after that was done. */
+  /** A journal whose process dies at its nth write, before or after the write. */
   dyingAt(place: number, when: 'before' | 'after'): (journal: JournalRecords) => JournalRecords {
     let writes = 0
     const dead = (): never => {
@@ -153,7 +150,7 @@ export class Site {
     })
   }
 
-  /** Names of what the journal holds of a call in a state. */
+  /** The journal entries of a call in a state. */
   async entries(callId: string, state: 'begun' | 'done'): Promise<readonly string[]> {
     const entries = [...(await this.journal.read(callId))]
     return entries.flatMap(([entry, known]) => (known.state === state ? [entry] : [])).toSorted()

@@ -3,7 +3,7 @@ import { type TestContext, test } from 'node:test'
 import { type ChainStep, ToolError } from '@gantry/contract'
 import fc from 'fast-check'
 import { pgliteDatabase, postgresDatabase } from '../../../test/databases.fixture.ts'
-import { isMarkedWaiting } from '../../storage/calls/outcomes.ts'
+import { isMarkedWaiting } from '../../storage/calls/call-facts.ts'
 import type { Database } from '../../storage/databases/database.ts'
 import type { JournalRecords } from '../../storage/journal.ts'
 import { Site, unlimited } from './run-chain.fixture.ts'
@@ -36,7 +36,7 @@ const writes = entries.length + delicate.length
 const isDeath = (error: unknown): boolean => ToolError.is(error) && error.message === 'The process died.'
 
 for (const [name, open] of Object.entries(engines)) {
-  test(`${name}: a chain that dies at any of its writes is taken up, and repeats nothing that was done`, async (t) => {
+  test(`${name}: a chain whose worker dies at any of its writes is resumed, and repeats no recorded call`, async (t) => {
     const site = new Site(await open(t))
     const whole = await site.attempt({ steps, callId: 'whole', input: 7 })
     assert.equal(whole.status, 'ok')
@@ -88,7 +88,7 @@ test('on PGlite', async (t) => {
   })
 
   await t.test(
-    'however often a chain dies, what may run once only runs once at most, and keys stay the same',
+    'however often a chain is interrupted, a once call runs at most once, and keys stay the same',
     async () => {
       let chains = 0
       await fc.assert(
@@ -112,14 +112,14 @@ test('on PGlite', async (t) => {
     },
   )
 
-  await t.test('an attempt that did not read the journal would run everything twice', async () => {
+  await t.test('control: an attempt that does not read the journal runs every call twice', async () => {
     const blind = (journal: JournalRecords): JournalRecords => ({ ...journal, read: async () => new Map() })
     await site.attempt({ steps, callId: 'blind' })
     await site.attempt({ steps, callId: 'blind', through: blind })
     assert.equal(site.world.count('first'), 2)
   })
 
-  await t.test('a tool is called as the caller, under names that tell each call from every other', async () => {
+  await t.test('a tool is called as the caller, under an idempotency key for each call', async () => {
     site.world.keys.clear()
     await site.attempt({ steps, callId: 'names', input: 1 })
     const named = [...site.world.keys.keys()].map((name) => name.split(' '))
@@ -129,23 +129,26 @@ test('on PGlite', async (t) => {
     assert.deepEqual([...new Set(site.world.keys.values())], ['ada'])
   })
 
-  await t.test('a call that was paid for is found, and one that was not is paid for once', async () => {
-    const pay: ChainStep[] = [{ id: 'paid', tool: 'world:pay', args: { of: 5 } }]
-    for (const [place, runs] of [
-      [0, 0],
-      [1, 1],
-    ] as const) {
-      const callId = `pay-${place}`
-      site.world.runs.length = 0
-      const through = site.dyingAt(place, place === 0 ? 'after' : 'before')
-      await assert.rejects(site.attempt({ steps: pay, callId, through }), isDeath)
-      assert.equal(site.world.count('paid'), runs)
-      const result = await site.attempt({ steps: pay, callId })
-      assert.deepEqual([result.status, result.output, site.world.count('paid')], ['ok', { of: 5 }, 1])
-    }
-  })
+  await t.test(
+    'a call that was executed and not recorded is found by its check, and one that was not runs once',
+    async () => {
+      const pay: ChainStep[] = [{ id: 'paid', tool: 'world:pay', args: { of: 5 } }]
+      for (const [place, runs] of [
+        [0, 0],
+        [1, 1],
+      ] as const) {
+        const callId = `pay-${place}`
+        site.world.runs.length = 0
+        const through = site.dyingAt(place, place === 0 ? 'after' : 'before')
+        await assert.rejects(site.attempt({ steps: pay, callId, through }), isDeath)
+        assert.equal(site.world.count('paid'), runs)
+        const result = await site.attempt({ steps: pay, callId })
+        assert.deepEqual([result.status, result.output, site.world.count('paid')], ['ok', { of: 5 }, 1])
+      }
+    },
+  )
 
-  await t.test('a holder who lost the call makes no more calls, whatever his steps survive', async () => {
+  await t.test('a worker that lost its lease makes no more calls, whatever failures its steps tolerate', async () => {
     const callId = 'lost'
     site.world.meanwhile = () => site.claim(callId)
     const two: ChainStep[] = [{ tool: 'world:keyed', onError: 'continue' }, { tool: 'world:keyed' }]
@@ -164,7 +167,7 @@ test('on PGlite', async (t) => {
   })
 
   await t.test(
-    'a chain that is stopped keeps what was done; what was cut short is done again if it may be',
+    'a stopped chain keeps its recorded calls; an interrupted call runs again if its effect allows it',
     async () => {
       for (const [tool, status] of [
         ['keyed', 'ok'],
@@ -193,7 +196,7 @@ test('on PGlite', async (t) => {
   )
 
   await t.test(
-    'an open circuit ends the chain, and its call is kept, unless the caller or the tool chose to wait',
+    'an open circuit ends the chain, and its call is recorded, unless the caller or the tool chose to wait',
     async () => {
       for (const [name, onCircuitOpen] of [
         ['once', undefined],
@@ -215,7 +218,7 @@ test('on PGlite', async (t) => {
   )
 
   await t.test(
-    'a call that waits for its circuit and ends the chain is made by the next attempt; one that does not is kept',
+    'a call that waits for its circuit is made by the next attempt; one that does not wait is recorded',
     async () => {
       const waiting = { steps: [{ id: 'one', tool: 'world:patient', args: { n: 1 } }], callId: 'patient' }
       site.world.meanwhile = () => {
@@ -244,7 +247,7 @@ test('on PGlite', async (t) => {
   )
 
   await t.test(
-    'each call that is made counts once, and none that is read back; elements after the first pay',
+    'each call that is made is charged once, and none that is replayed; elements after the first are charged',
     async () => {
       const asked: number[] = []
       const inside = async (_who: unknown, cost: number): Promise<() => void> => {
@@ -267,7 +270,7 @@ test('on PGlite', async (t) => {
     },
   )
 
-  await t.test('a call over a limit makes the chain wait, and cuts none short that runs beside it', async () => {
+  await t.test('a call over a limit makes the chain wait, and aborts no other call', async () => {
     const refused = Promise.withResolvers<void>()
     let left = 1
     const inside = async (): Promise<() => void> => {
@@ -294,7 +297,7 @@ test('on PGlite', async (t) => {
     assert.deepEqual(site.world.runs, ['each.0', 'each.1', 'each.2'])
   })
 
-  await t.test('a step that failed is not tried again', async () => {
+  await t.test('a step that failed is not retried', async () => {
     site.world.meanwhile = () => {
       throw new Error('no luck')
     }
@@ -311,12 +314,13 @@ test('on PGlite', async (t) => {
   })
 
   await t.test(
-    'a store that is away is waited for, and when the chain is to end meanwhile its last call still counts',
+    'a chain waits for an unavailable store, and the last call of a chain that is stopped meanwhile is recorded',
     async () => {
-      let away = 2
+      let unavailable = 2
       const leaving = (journal: JournalRecords): JournalRecords => {
         const hard = async <T>(work: () => Promise<T>): Promise<T> => {
-          if (away-- > 0) throw new ToolError('STORE_UNAVAILABLE', 'Away.', { details: { outcome: 'unknown' } })
+          if (unavailable-- > 0)
+            throw new ToolError('STORE_UNAVAILABLE', 'Unavailable.', { details: { outcome: 'unknown' } })
           return work()
         }
         return {
@@ -328,14 +332,14 @@ test('on PGlite', async (t) => {
         }
       }
       const chain: ChainStep[] = [{ id: 'one', tool: 'world:once', args: { n: 1 } }]
-      const waited = await site.attempt({ steps: chain, callId: 'away', through: leaving })
-      assert.deepEqual([waited.status, site.world.runs, away], ['ok', ['one'], -2])
+      const waited = await site.attempt({ steps: chain, callId: 'interrupted', through: leaving })
+      assert.deepEqual([waited.status, site.world.runs, unavailable], ['ok', ['one'], -2])
       const stop = new AbortController()
       const gone = (journal: JournalRecords): JournalRecords => ({
         ...journal,
         async done() {
           stop.abort()
-          throw new ToolError('STORE_UNAVAILABLE', 'Away.')
+          throw new ToolError('STORE_UNAVAILABLE', 'Unavailable.')
         },
       })
       const ended = await site.attempt({ steps: chain, callId: 'gone', through: gone, signal: stop.signal })
@@ -345,7 +349,7 @@ test('on PGlite', async (t) => {
   )
 
   await t.test(
-    'a journal that refuses a write ends the attempt without an outcome, whatever a step survives',
+    'a journal that refuses a write ends the attempt without an outcome, whatever failures its steps tolerate',
     async () => {
       const broken = (journal: JournalRecords): JournalRecords => ({
         ...journal,
@@ -358,22 +362,22 @@ test('on PGlite', async (t) => {
   )
 
   await t.test('steps are reported as they end, and not again by a later attempt', async () => {
-    const dying = site.attempt({ steps, callId: 'told', input: 7, through: site.dyingAt(writes - 1, 'before') })
+    const dying = site.attempt({ steps, callId: 'reported', input: 7, through: site.dyingAt(writes - 1, 'before') })
     await assert.rejects(dying, isDeath)
-    const told = () => site.reports.map((report) => (report.kind === 'progress' ? report.message : report.kind))
-    assert.deepEqual(told().slice(0, 4), [
+    const messages = () => site.reports.map((report) => (report.kind === 'progress' ? report.message : report.kind))
+    assert.deepEqual(messages().slice(0, 4), [
       'Step 1 of 5, first: ok.',
       'Step 2 of 5, each: ok.',
       'Step 3 of 5, group: ok.',
       'Step 4 of 5, never: skipped.',
     ])
     site.reports.length = 0
-    await site.attempt({ steps, callId: 'told', input: 7 })
-    assert.deepEqual(told(), ['Step 5 of 5, last: failed.'])
+    await site.attempt({ steps, callId: 'reported', input: 7 })
+    assert.deepEqual(messages(), ['Step 5 of 5, last: failed.'])
     assert.deepEqual(site.reports, [{ kind: 'progress', progress: 5, total: 5, message: 'Step 5 of 5, last: failed.' }])
   })
 
-  await t.test('the time of the call is that of the chain', async () => {
+  await t.test('the timeout of the call is that of the chain', async () => {
     site.world.meanwhile = () => new Promise(() => undefined)
     const chain: ChainStep[] = [{ tool: 'world:keyed' }]
     const late = await site.attempt({ steps: chain, callId: 'late', timeoutMs: 5 })

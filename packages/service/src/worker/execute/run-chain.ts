@@ -7,38 +7,54 @@ import {
   type StepResult,
   ToolError,
 } from '@gantry/contract'
-import type { Executor, WriteBack } from '@gantry/core'
+import { isObject } from '@gantry/contract/internal/json'
+import type { EffectSink, Executor } from '@gantry/core'
+import { asWaiting, timeoutOf } from '../../storage/calls/call-facts.ts'
 import type { Claim } from '../../storage/calls/call-store.ts'
-import { asWaiting } from '../../storage/calls/outcomes.ts'
 import type { JournalEntry, JournalRecords } from '../../storage/journal.ts'
 import { createInnerCalls, patiently } from './inner-calls.ts'
 import type { InnerCharges } from './inner-charges.ts'
-import { timeout } from './run-call.ts'
+
+/** The payload of a chain. */
+export interface ChainPayload {
+  readonly steps: readonly ChainStep[]
+  readonly input?: Json
+}
+
+/** The payload as a chain, which was checked at admission. */
+export function chainPayload(payload: unknown): ChainPayload {
+  if (isChainPayload(payload)) return payload
+  throw new ToolError('PAYLOAD_INVALID', 'The payload of the chain has no list of steps.')
+}
+
+function isChainPayload(payload: unknown): payload is ChainPayload {
+  return isObject(payload) && Array.isArray(payload.steps)
+}
 
 export interface DurableChain {
   readonly executor: Pick<Executor, 'chain' | 'reconcile' | 'catalog'>
   readonly journal: JournalRecords
   readonly claim: Claim
-  /** Makes the calls of the chain count for the limits of who asked for it. */
+  /** Charges the calls to the limits of the chain's caller. */
   readonly charges: InnerCharges
-  readonly payload: { readonly steps: readonly ChainStep[]; readonly input?: Json }
+  readonly payload: ChainPayload
   readonly signal: AbortSignal
-  /** Where the chain stands in a trace. */
+  /** The trace context of the chain. */
   readonly traceparent?: string | undefined
-  /** Hears of each step as it ends; of those that an earlier attempt ended it was told then. */
+  /** Receives each step as it ends; not those that an earlier attempt ended. */
   readonly report: (report: Report) => void | Promise<void>
-  /** Takes what the inner call of an entry of the journal writes back; what it sent is in the results of the steps. */
-  readonly writeBack?: (entry: string) => WriteBack
+  /** Stores the effects of the inner call of a journal entry; its messages are in the results of the steps. */
+  readonly effectSink?: (entry: string) => EffectSink
 }
 
 /**
- * Runs a chain so that a later attempt, here or elsewhere, takes it up where this one got to; see `createInnerCalls`.
- * A chain in which a person must approve a call first, or a call may not begin yet, has that call's error as its outcome,
- * which is no end.
- * - Cancellation: as a chain's.
- * - Errors: rejects when this attempt has no outcome and the call is still to be done: with what `isLost` knows when
- *   somebody else has it, with the journal's error when it refuses a write, with the signal's reason when it could not
- *   be read until then.
+ * Runs a chain so that a later attempt, in any worker, resumes it where this one got to; see `createInnerCalls`. A
+ * chain with a call that requires approval, or that may not begin yet, has that call's error as its outcome, which is
+ * not final.
+ * - Cancellation: as for any chain.
+ * - Errors: rejects when this attempt has no outcome and the call remains to be done: with an error that `isLost`
+ *   recognises when another worker has it, with the journal's error when it refuses a write, with the signal's reason
+ *   when the journal could not be read until then.
  */
 export async function runDurableChain(chain: DurableChain): Promise<ChainResult> {
   const { executor, journal, claim, payload, signal } = chain
@@ -51,13 +67,13 @@ export async function runDurableChain(chain: DurableChain): Promise<ChainResult>
     input: payload.input ?? null,
     signal,
     traceparent: chain.traceparent,
-    // What waits for a circuit does so in the queue, and not in a worker.
+    // A call that waits for a circuit waits in the queue, not in a worker.
     onCircuitOpen: 'fail',
     around: inner.settle,
     onStep: (step) => {
       if (inner.waits === undefined) progress.ended(step)
     },
-    ...timeout(claim),
+    ...timeoutOf(claim),
   })
   if (inner.failure !== undefined) throw inner.failure
   if (inner.waits === undefined || signal.aborted || result.status === 'ok') return result
@@ -66,8 +82,8 @@ export async function runDurableChain(chain: DurableChain): Promise<ChainResult>
 }
 
 /**
- * What earlier attempts did, and those of the chain that this one repeats, whose entries it was given; whoever is the first
- * finds nothing. One that an older version handed in was given none, and finds them where they were.
+ * The entries of earlier attempts, and of the chain that this one repeats; the first attempt finds none. A chain that
+ * an older version submitted has no copies of them, and reads the entries of the chain that it repeats.
  */
 export async function journalOf(
   { callId, fence, call: { effectKey } }: Claim,
@@ -78,23 +94,23 @@ export async function journalOf(
   return new Map([...repeated, ...own])
 }
 
-/** Whether an error says that somebody else has the call, so that nothing of this attempt counts. */
+/** Whether the error means that the lease is lost, so that this attempt does not count. */
 export function isLost(error: unknown): boolean {
   return ToolError.is(error) && error.code === 'CANCELLED' && error.details?.lost === true
 }
 
-/** Reports steps as they end, from the first one on that is not merely read back. */
+/** Reports steps as they end, from the first one that is not only replayed. */
 function createProgress({ payload, report }: DurableChain, fresh: boolean) {
   const total = payload.steps.length
   let progress = 0
-  let told = fresh
+  let goesOn = fresh
   return {
     goesOn(): void {
-      told = true
+      goesOn = true
     },
     ended({ id, state }: StepResult): void {
       progress += 1
-      if (told)
+      if (goesOn)
         void report({ kind: 'progress', progress, total, message: `Step ${progress} of ${total}, ${id}: ${state}.` })
     },
   }

@@ -3,9 +3,10 @@ import { setImmediate as turn } from 'node:timers/promises'
 import type { ChainStep, Identity, Json } from '@gantry/contract'
 import type { Executor, InnerNames, InnerOutcome, InnerRequest, ProgramJournal } from '@gantry/core'
 import type { ExecutorOptions } from '@gantry/tools'
-import type { Claim } from '../../storage/calls/call-store.ts'
+import { heldClaim, longCall } from '../../storage/calls/claim.fixture.ts'
 import type { Database } from '../../storage/databases/database.ts'
 import type { JournalRecords } from '../../storage/journal.ts'
+import { stub } from '../../stub.fixture.ts'
 import type { InnerCharges } from './inner-charges.ts'
 import { createProgramAttempt, type ProgramAttempt, type SleepTimes } from './program-journal.ts'
 import { Site, type World } from './run-chain.fixture.ts'
@@ -14,12 +15,12 @@ import { journalOf } from './run-chain.ts'
 const ada: Identity = { principal: 'ada', tenant: 'lab', permissions: [] }
 const free: InnerCharges = { call: (_asked, make) => make() }
 
-/** What a program of these tests can ask for. */
+/** The requests that a program of these tests can make. */
 export interface Host {
   call(tool: string, args?: Json): Promise<Json>
   chain(steps: readonly ChainStep[]): Promise<Json>
   sleep(ms: number): Promise<void>
-  /** What the clock of the program shows. */
+  /** The clock of the program. */
   now(): number
   readonly seed: number
 }
@@ -28,14 +29,14 @@ export type HostProgram = (host: Host) => Promise<Json>
 
 interface Asked extends Omit<InnerRequest, 'signal'> {
   readonly perform: (names?: InnerNames) => Promise<InnerOutcome>
-  readonly told: PromiseWithResolvers<Json>
+  readonly delivered: PromiseWithResolvers<Json>
 }
 
 export type Ended = { readonly value: Json } | { readonly error: unknown }
 
 /**
- * A program without a sandbox: a function that learns nothing but what it is told, one outcome at a time, each only after
- * it came to rest. What it cannot know is whether it was told by an earlier attempt.
+ * A program without a sandbox: a function that receives one outcome at a time, each only when it is quiescent. It cannot
+ * tell whether an outcome was journaled by an earlier attempt.
  */
 export async function drive(
   program: HostProgram,
@@ -56,14 +57,14 @@ export async function drive(
       .update(JSON.stringify([kind, about]))
       .digest('hex')
       .slice(0, 12)
-    const asked = { number, kind, fingerprint, perform: make, told: Promise.withResolvers<Json>(), ...more }
+    const asked = { number, kind, fingerprint, perform: make, delivered: Promise.withResolvers<Json>(), ...more }
     open.set(number, asked)
     fresh.push(asked)
-    return asked.told.promise
+    return asked.delivered.promise
   }
   const host: Host = {
     call: (tool, args = {}) => ask('call', [tool, args], perform('call', tool, args, inner), { tool }),
-    chain: (steps) => ask('chain', steps as unknown as Json, perform('chain', '', steps as unknown as Json, inner)),
+    chain: (steps) => ask('chain', stub<Json>(steps), perform('chain', '', stub<Json>(steps), inner)),
     async sleep(ms) {
       await ask('sleep', ms, () => Promise.reject(new Error('unused')), { sleepMs: ms })
     },
@@ -75,8 +76,8 @@ export async function drive(
     open.delete(asked.number)
     const error =
       outcome.kind === 'result' ? outcome.result.error : outcome.kind === 'error' ? outcome.error : undefined
-    if (error !== undefined) asked.told.reject(Object.assign(new Error(error.message), { code: error.code }))
-    else asked.told.resolve(outcome.kind === 'result' ? outcome.result.output : (outcome as { value: Json }).value)
+    if (error !== undefined) asked.delivered.reject(Object.assign(new Error(error.message), { code: error.code }))
+    else asked.delivered.resolve(outcome.kind === 'result' ? outcome.result.output : (outcome as { value: Json }).value)
     await turn()
   }
   program(host).then(
@@ -99,10 +100,10 @@ export async function drive(
   const settling: Promise<unknown>[] = []
   while (ended === undefined) {
     for (const asked of fresh.splice(0)) {
-      const { perform: make, told: _told, ...question } = asked
+      const { perform: make, delivered: _delivered, ...question } = asked
       const settled = journal.settle({ ...question, signal: inner }, make).then(
-        (told) => {
-          answers.push({ asked, ...told })
+        (journaled) => {
+          answers.push({ asked, ...journaled })
           news.resolve()
         },
         (error: unknown) => {
@@ -130,11 +131,11 @@ export interface ProgramRun {
   readonly charges?: InnerCharges
   readonly sleeps?: SleepTimes
   readonly now?: () => number
-  /** Stands between the program and its journal. */
+  /** Wraps the journal of the program. */
   readonly through?: (journal: JournalRecords) => JournalRecords
 }
 
-/** A service in small: programs in the queue of a database, and attempts at them. */
+/** A minimal service: programs in the queue of a database, and attempts at them. */
 export class ProgramSite {
   readonly site: Site
   readonly world: World
@@ -159,23 +160,8 @@ export class ProgramSite {
   ): Promise<Ended & { readonly attempt: ProgramAttempt }> {
     const fence = await this.site.claim(callId)
     this.world.alive = true
-    const call: Claim['call'] = {
-      ...{ callId, kind: 'code', identity: ada, fingerprint: '', tool: 'code:program:1.0.0', effect: 'repeatable' },
-      payloadBytes: 0,
-      ...(effectKey === undefined ? {} : { effectKey }),
-    }
-    const claim: Claim = {
-      callId,
-      fence,
-      call,
-      deliveries: fence,
-      begun: false,
-      deaths: 0,
-      faults: 0,
-      rests: 0,
-      lost: 0,
-      cancelled: false,
-    }
+    const call = longCall(callId, 'code', effectKey === undefined ? {} : { effectKey })
+    const claim = { ...heldClaim(call, fence), begun: false }
     const journal = through(this.site.journal)
     const known = await journalOf(claim, journal)
     const { executor } = this
@@ -195,7 +181,7 @@ export class ProgramSite {
         if (kind === 'call') {
           return { kind: 'result', result: await executor.run(tool, args, { identity: ada, signal: inner, ...rest }) }
         }
-        const steps = args as unknown as readonly ChainStep[]
+        const steps = stub<readonly ChainStep[]>(args)
         const { output, error } = await executor.chain(steps, { identity: ada, signal: inner, around })
         return error === undefined ? { kind: 'value', value: output } : { kind: 'error', error }
       }

@@ -3,20 +3,20 @@ import { randomUUID } from 'node:crypto'
 import { test } from 'node:test'
 import { createLeaseTable, readLeases } from './leases.ts'
 
-test('what is held is read with its fence, and what was dropped is not', () => {
+test('the table returns held leases with their fence, and no dropped ones', () => {
   const table = createLeaseTable()
   table.hold({ callId: 'a', fence: 1 })
   table.hold({ callId: 'b', fence: 7 })
   table.hold({ callId: 'c', fence: 2_147_483_647 })
   table.drop('b')
-  table.drop('nobody')
+  table.drop('unknown')
   table.hold({ callId: 'a', fence: 2 })
   assert.deepEqual(Object.fromEntries(readLeases(table.memory)), { a: 2, c: 2_147_483_647 })
   assert.deepEqual([table.fenceOf('a'), table.fenceOf('b')], [2, undefined])
   assert.deepEqual([...table.callIds()].sort(), ['a', 'c'])
 })
 
-test('it grows with what is held, and uses again what is free', () => {
+test('the table grows with its leases, and reuses free entries', () => {
   const table = createLeaseTable()
   const before = table.memory.byteLength
   const ids = Array.from({ length: 5_000 }, () => randomUUID())

@@ -4,36 +4,37 @@ import { sqlCallStore } from '../../storage/calls/sql.ts'
 import { openPostgres } from '../../storage/databases/postgres.ts'
 import { extendHeld, type LeaseListener, readLeases } from './leases.ts'
 
-/** What the thread is told: that the service is still there, and to end. */
+/** Messages to the thread: the service still runs, or the thread is to end. */
 export type ToLeaseThread = 'alive' | 'end'
 
-/** What it tells of a call that was held when it looked. */
+/** Messages from the thread, about a call that was held in its last round. */
 export type FromLeaseThread = { readonly lost: Holder } | { readonly cancelled: Holder }
 
 export interface LeaseThreadData {
-  /** Of the table of what is held. */
+  /** The memory of the lease table. */
   readonly memory: SharedArrayBuffer
   readonly url: string
   readonly leaseMs: number
-  /** A service that was not heard of for so long loses its leases. */
+  /** A service that sends no message for so long loses its leases. */
   readonly blockedMs: number
 }
 
 const port = parentPort
-if (port === null) throw new Error('This file is the program of a thread.')
-await keepLeases(port, workerData as LeaseThreadData)
+if (port === null) throw new Error('lease-thread.ts must run in a worker thread.')
+const data: LeaseThreadData = workerData
+await keepLeases(port, data)
 
-/** Prolongs what is held, until it is told to end. */
+/** Renews the leases in the table until the message `end`. */
 async function keepLeases(port: MessagePort, { memory, url, leaseMs, blockedMs }: LeaseThreadData): Promise<void> {
   const database = await openPostgres({ url, connections: 1 })
   const store = sqlCallStore(database)
-  let heardAt = performance.now()
+  let receivedAt = performance.now()
   let extending: Promise<void> | undefined
   let before: ReadonlyMap<string, number> = new Map()
 
   const say = (message: FromLeaseThread): void => port.postMessage(message)
   const extend = (): void => {
-    if (extending !== undefined || performance.now() - heardAt > blockedMs) return
+    if (extending !== undefined || performance.now() - receivedAt > blockedMs) return
     const held = readLeases(memory)
     if (held.size === 0) return
     const holder = (callId: string): Holder => ({ callId, fence: held.get(callId) ?? 0 })
@@ -54,7 +55,7 @@ async function keepLeases(port: MessagePort, { memory, url, leaseMs, blockedMs }
     port.close()
   }
   port.on('message', (message: ToLeaseThread) => {
-    heardAt = performance.now()
+    receivedAt = performance.now()
     if (message === 'end') void end()
   })
 }

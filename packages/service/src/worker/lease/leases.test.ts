@@ -1,23 +1,24 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { CallStore } from '../../storage/calls/call-store.ts'
+import { stub } from '../../stub.fixture.ts'
 import { extendHeld } from './leases.ts'
 
-const store = (lost: readonly string[]) => ({ extend: async () => ({ lost, cancelled: [] }) }) as unknown as CallStore
+const store = (lost: readonly string[]) => stub<CallStore>({ extend: async () => ({ lost, cancelled: [] }) })
 
-async function told(before: ReadonlyMap<string, number>): Promise<readonly string[]> {
-  const heard: string[] = []
+async function reported(before: ReadonlyMap<string, number>): Promise<readonly string[]> {
+  const received: string[] = []
   const held = new Map([['a', 1]])
-  const news = { lost: (callId: string) => void heard.push(callId), cancelled: () => undefined }
+  const news = { lost: (callId: string) => void received.push(callId), cancelled: () => undefined }
   await extendHeld(store(['a']), 1_000, held, news, before)
-  return heard
+  return received
 }
 
-test('a call that the store does not have in its first round may be on its way; in the second it is lost', async () => {
-  assert.deepEqual(await told(new Map()), [])
-  assert.deepEqual(await told(new Map([['a', 1]])), ['a'])
+test('a call that is missing in the store in one round may not be stored yet; in the second round it is lost', async () => {
+  assert.deepEqual(await reported(new Map()), [])
+  assert.deepEqual(await reported(new Map([['a', 1]])), ['a'])
 })
 
-test('that it was held under another fence before says nothing of this one', async () => {
-  assert.deepEqual(await told(new Map([['a', 7]])), [])
+test('a round with another fence does not count for the current one', async () => {
+  assert.deepEqual(await reported(new Map([['a', 7]])), [])
 })

@@ -1,9 +1,21 @@
 import type { CallStore, Holder } from '../../storage/calls/call-store.ts'
 
 /**
- * Keeps the leases of the calls that run here.
- * - Concurrency: `hold` and `drop` at any time. A call that is dropped is not told of any more.
- * - Errors: none; a store that does not answer is asked again, and the leases run out meanwhile.
+ * Renews the leases of the calls that run here.
+ *
+ * ## States of a call
+ * - `held`: its lease is renewed in every round.
+ * - `dropped`: its lease is no longer renewed.
+ *
+ * ## Transitions
+ * - `dropped` → `held`: `hold`. A call that is held already gets the new fence.
+ * - `held` → `held`: a round renewed the lease, or the store is unavailable and the next round tries again. A cancelled call
+ *   is reported to the listener and stays held.
+ * - `held` → `dropped`: `drop`, or a round found the lease lost under the fence that is still held, which is reported.
+ *
+ * ## Contract
+ * - Concurrency: `hold` and `drop` at any time. The listener is not called for a call that was dropped.
+ * - Errors: none; a store that does not answer is tried again in the next round, and the leases expire meanwhile.
  */
 export interface Leases {
   hold(holders: readonly Holder[]): void
@@ -11,15 +23,15 @@ export interface Leases {
   close(): Promise<void>
 }
 
-/** What is told of a call that runs here. */
+/** Called for calls that run in this worker. */
 export interface LeaseListener {
-  /** Somebody else has it, or may have it: its work must stop, and its outcome will not count. */
+  /** Another worker has the lease, or may have it: the attempt must stop, and its outcome does not count. */
   readonly lost: (callId: string) => void
-  /** Its caller wants it ended. */
+  /** The caller cancelled the call. */
   readonly cancelled: (callId: string) => void
 }
 
-/** Prolongs leases from this thread, a third of their time after the last; enough where nobody else can take them. */
+/** Renews leases from this thread every third of their time; enough where no other process can claim calls. */
 export function localLeases(store: CallStore, leaseMs: number, news: LeaseListener): Leases {
   const held = new Map<string, number>()
   const timer = setInterval(() => void extend(), Math.max(10, leaseMs / 3))
@@ -47,8 +59,9 @@ export function localLeases(store: CallStore, leaseMs: number, news: LeaseListen
 }
 
 /**
- * One round: what was lost under the fence that is still held is told, and forgotten. A call that was not held in the
- * round `before` may be on its way into the store, so that what is said of it counts only in the next.
+ * One round of renewals: a call that was lost under the fence that is still held is reported to the listener, and
+ * dropped. A call that was not held in the round `before` may not be stored yet, so it counts as lost only in the next
+ * round.
  */
 export async function extendHeld(
   store: CallStore,
@@ -69,23 +82,23 @@ export async function extendHeld(
     }
     for (const callId of cancelled.filter(still)) news.cancelled(callId)
   } catch {
-    // The store is away: the next round tries again, and an outcome is checked by its fence whenever it comes.
+    // The store is unavailable: the next round tries again, and each outcome is checked by its fence.
   }
 }
 
 /**
- * The calls that one thread holds, in memory that another reads whenever it likes. Neither wakes the other or waits for
- * it: holding a call costs next to nothing, and one that is held is known although its thread is blocked right after.
- *
- * An entry is a fence, which is 0 while the entry is free, the length of the id, and the id. The fence is written last.
- * A reader who meets an entry that is being written again may read an id that nobody has, and nothing worse; the call
- * that is missed by that was claimed just now.
+ * The calls that one thread holds, in memory that another thread reads at any time. Neither wakes the other or waits
+ * for it: holding a call costs next to nothing, and a held call is visible to the other thread although its own thread
+ * blocks right after.
+ * | An entry is a fence, which is 0 while the entry is free, the length of the id, and the id. The fence is written
+ * last. A reader that meets an entry which is being rewritten may read an id of no call, and nothing worse; the call
+ * that it misses was claimed just now.
  */
 interface LeaseTable {
   readonly memory: SharedArrayBuffer
   hold(holder: Holder): void
   drop(callId: string): void
-  /** Under which fence a call is held. */
+  /** The fence under which a call is held. */
   fenceOf(callId: string): number | undefined
   callIds(): Iterable<string>
 }
@@ -93,11 +106,11 @@ interface LeaseTable {
 const entryBytes = 128
 const entryWords = entryBytes / Int32Array.BYTES_PER_ELEMENT
 const headBytes = 8
-/** Room for so many at first, and at most; the latter is only set aside, not used. */
+/** The initial and the largest number of entries; the latter is only reserved, not allocated. */
 const leastEntries = 1_024
 const mostEntries = 1_048_576
 
-/** Ids are those that the service makes, which are far shorter than an entry. */
+/** Ids are made by the service, and are far shorter than an entry. */
 export function createLeaseTable(): LeaseTable {
   const memory = new SharedArrayBuffer(leastEntries * entryBytes, { maxByteLength: mostEntries * entryBytes })
   const words = new Int32Array(memory)
@@ -137,7 +150,7 @@ export function createLeaseTable(): LeaseTable {
   }
 }
 
-/** What is held now, for the other thread. */
+/** The held leases, read by the other thread. */
 export function readLeases(memory: SharedArrayBuffer): Map<string, number> {
   const words = new Int32Array(memory)
   const bytes = Buffer.from(memory)

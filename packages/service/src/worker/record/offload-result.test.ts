@@ -10,7 +10,7 @@ const identity = { principal: 'alice', tenant: 'acme', permissions: [] }
 const claim = { callId: 'c1', fence: 3, call: { identity } }
 const limits = { inlineBytes: 20_000, inlineMaxBytes: 100_000 }
 
-/** Governs, and reads back what was kept. */
+/** Offloads a result, and reads back the artifacts. */
 function offloader({ database, store }: Stores, given: Partial<OffloadOptions> = {}) {
   const artifacts = artifactRecords(database, store)
   return {
@@ -31,13 +31,13 @@ function artifactIn(file: Json | undefined): Json | undefined {
   return (file as JsonObject).artifact
 }
 
-/** A text of so many characters, some of them of two bytes. */
+/** A text of the given length, with some characters of two bytes. */
 function words(characters: number): string {
   const text = Array.from({ length: Math.ceil(characters / 7) }, (_, n) => `${n} wörd`).join(' ')
   return text.slice(0, characters)
 }
 
-/** Stores that cannot be reached. */
+/** Stores that are unavailable. */
 const withoutArtifacts: Pick<Artifacts, 'keep'> = {
   keep: () => Promise.reject(new ToolError('STORE_UNAVAILABLE', 'Full.', { details: { artifacts: 'folder' } })),
 }
@@ -46,7 +46,7 @@ const withoutDatabase: Pick<Artifacts, 'keep'> = {
 }
 
 testOnDatabases({
-  'what a program printed is kept beside its result when it is large, and its calls stay': async (stores) => {
+  'the large output streams of a program are offloaded, and its calls stay in the result': async (stores) => {
     const { offload, bytesOf } = offloader(stores)
     const printed = words(50_000)
     const program = { language: 'javascript', printed, calls: [] } as const
@@ -57,7 +57,7 @@ testOnDatabases({
     assert.ok(offloaded.program?.printed.startsWith(printed.slice(0, 50)))
     assert.equal((await bytesOf(offloaded.artifacts[0]?.id)).toString(), printed)
   },
-  'a small result stays as it is, and nothing is kept beside it': async (stores) => {
+  'a small result stays unchanged, and nothing is offloaded': async (stores) => {
     const result = someResult({ output: 'x'.repeat(19_000) })
     const offloaded = await offloader(stores).offload(result)
     assert.equal(offloaded.result, result)
@@ -65,9 +65,7 @@ testOnDatabases({
     assert.equal(await stores.files(), 0)
   },
 
-  'a large output is kept whole as an artifact of its tenant and attempt, and leaves its beginning and end': async (
-    stores,
-  ) => {
+  'a large output is offloaded as an artifact of its tenant and attempt, and leaves a preview': async (stores) => {
     const output = { rows: Array.from({ length: 3_000 }, (_, id) => ({ id, name: `näme ${id}` })) }
     const { offload, bytesOf } = offloader(stores)
     const { result, text, bytes } = await offload(someResult({ output }))
@@ -89,7 +87,7 @@ testOnDatabases({
     assert.deepEqual(rows, [{ tenant: 'acme', call_id: 'c1', fence: 3 }])
   },
 
-  'a text is kept as text, also one that UTF-8 cannot hold': async (stores) => {
+  'a text is offloaded as text, also one that UTF-8 cannot hold': async (stores) => {
     const { offload, bytesOf } = offloader(stores)
     const plain = await offload(someResult({ output: words(50_000) }))
     assert.equal(spilled(plain.result.output).mimeType, 'text/plain')
@@ -100,7 +98,7 @@ testOnDatabases({
     assert.equal(JSON.parse(String(await bytesOf(spilled(kept.result.output).artifact))), strange)
   },
 
-  'only as much is taken out as has to be, the largest first': async (stores) => {
+  'only as much is offloaded as necessary, the largest part first': async (stores) => {
     const content: Content[] = [
       { type: 'text', text: 'a'.repeat(9_000) },
       { type: 'text', text: 'b'.repeat(30_000) },
@@ -112,7 +110,7 @@ testOnDatabases({
     assert.equal(result.artifacts.length, 1)
   },
 
-  'content leaves links with type and size; of a text the beginning and end stay too': async (stores) => {
+  'offloaded content leaves links with type and size, and a text also a preview': async (stores) => {
     const image = Buffer.alloc(30_000, 7)
     const { offload, bytesOf } = offloader(stores)
     const content: Content[] = [
@@ -142,7 +140,7 @@ testOnDatabases({
     assert.equal(result.artifacts.length, 5)
   },
 
-  'streams and files of a sandbox go one by one, and the rest of its output stays to be seen': async (stores) => {
+  'streams and files of a sandbox are offloaded one by one, and the rest of its output stays': async (stores) => {
     const { offload, bytesOf } = offloader(stores)
     const output = {
       exitCode: 3,
@@ -172,16 +170,24 @@ testOnDatabases({
     ])
   },
 
-  'a chain is offloaded as a whole, and what stands in it three times is one file': async (stores) => {
+  'a chain is offloaded as a whole, and a part that occurs three times is one artifact': async (stores) => {
     const { offload, bytesOf } = offloader(stores)
     const big = words(60_000)
     const step = (id: string, output: Json) => ({
-      ...{ id, tool: 'math:add', state: 'ok' as const, output, durationMs: 1 },
+      id,
+      tool: 'math:add',
+      state: 'ok' as const,
+      output,
+      durationMs: 1,
       results: [someResult({ output })],
     })
     const group = { ...step('group', { x: 1 }), results: [], steps: [step('inner', `${big}!`)] }
     const chain: ChainResult = {
-      ...{ chainId: 'c1', status: 'ok', output: big, startedAt: '2026-01-01T00:00:00.000Z', durationMs: 2 },
+      chainId: 'c1',
+      status: 'ok',
+      output: big,
+      startedAt: '2026-01-01T00:00:00.000Z',
+      durationMs: 2,
       steps: [step('small', { result: 1 }), group, step('last', big)],
     }
     const { result, bytes } = await offload(chain)
@@ -198,7 +204,7 @@ testOnDatabases({
     assert.equal(await stores.files(), 2)
   },
 
-  'an error and what was sent are taken out too': async (stores) => {
+  'errors and messages are offloaded too': async (stores) => {
     const { offload, bytesOf } = offloader(stores)
     const details = { log: words(30_000) }
     const error = { code: 'BACKEND_FAILED', message: words(40_000), details } as const
@@ -221,7 +227,7 @@ testOnDatabases({
     assert.ok(spilled(effect.message).artifact)
   },
 
-  'a result of very many small parts is kept as one file': async (stores) => {
+  'a result of very many small parts is offloaded as one artifact': async (stores) => {
     const content: Content[] = Array.from({ length: 3_000 }, (_, n) => ({ type: 'text', text: `item ${n}` }))
     const { offload, artifacts } = offloader(stores)
     const whole = someResult({ content })
@@ -231,7 +237,7 @@ testOnDatabases({
     assert.deepEqual(JSON.parse(String(await buffer(await artifacts.content(ref ?? '', signal)))), whole)
   },
 
-  'many large parts share the room for previews': async (stores) => {
+  'many large parts share the limit of previews': async (stores) => {
     const content: Content[] = Array.from({ length: 30 }, (_, n) => ({ type: 'text', text: `${n} ${words(6_000)}` }))
     const { result, text } = await offloader(stores, { limits: {} }).offload(someResult({ content }))
     assert.ok(text !== undefined && text.length < 65_536)
@@ -239,7 +245,7 @@ testOnDatabases({
     assert.equal(result.warnings.length, 5)
   },
 
-  'without the artifact store a result stays whole up to a limit': async (stores) => {
+  'without the artifact store a result stays complete up to a limit': async (stores) => {
     const failures: unknown[] = []
     const { offload } = offloader(stores, { artifacts: withoutArtifacts, failed: (error) => failures.push(error) })
     const whole = someResult({ output: words(60_000) })
@@ -249,7 +255,7 @@ testOnDatabases({
     assert.equal(failures.length, 1)
   },
 
-  'beyond the limit a call that succeeded fails, says why, and shows the beginning and end': async (stores) => {
+  'beyond the limit a call that succeeded fails with the reason and a preview': async (stores) => {
     const { offload } = offloader(stores, { artifacts: withoutArtifacts })
     const output = words(200_000)
     const { result, bytes } = await offload(someResult({ output, content: [{ type: 'text', text: output }] }))
@@ -260,10 +266,10 @@ testOnDatabases({
     assert.ok(output.startsWith(cut.preview.head) && output.endsWith(cut.preview.tail) && cut.preview.head !== '')
     assert.ok(bytes < limits.inlineMaxBytes)
     const denied = await offload(someResult({ output, status: 'timeout' }))
-    assert.equal(denied.result.status, 'timeout', 'what had ended otherwise ended so')
+    assert.equal(denied.result.status, 'timeout', 'another status stays')
   },
 
-  'beyond the quota of its owner a large result is cut, and does not take the way through the row': async (stores) => {
+  'beyond the quota of its owner a large result is truncated, and is not stored inline': async (stores) => {
     const full = async (): Promise<never> => {
       const details = { scope: 'tenant', bytes: 1, files: 1 }
       throw new ToolError('LIMIT_EXCEEDED', 'No more files.', { effect: 'none', details })
@@ -275,27 +281,33 @@ testOnDatabases({
     assert.ok(bytes <= limits.inlineBytes, `${bytes}`)
   },
 
-  'beyond the limit a result of very many parts keeps only how it ended': async (stores) => {
+  'beyond the limit a result of very many parts keeps only its status': async (stores) => {
     const { offload } = offloader(stores, { artifacts: withoutArtifacts })
     const content: Content[] = Array.from({ length: 9_000 }, (_, n) => ({ type: 'text', text: `item ${n}` }))
     const plain = await offload(someResult({ content }))
     assert.deepEqual([plain.result.status, plain.bytes < 2_000], ['failed', true])
     const results = Array.from({ length: 900 }, () => someResult())
     const { result, bytes } = await offload({
-      ...{ chainId: 'c1', status: 'ok', output: 1, startedAt: '2026-01-01T00:00:00.000Z', durationMs: 2 },
+      chainId: 'c1',
+      status: 'ok',
+      output: 1,
+      startedAt: '2026-01-01T00:00:00.000Z',
+      durationMs: 2,
       steps: [{ id: 'a', tool: 'math:add', state: 'ok', output: 1, results, durationMs: 1 }],
     })
     assert.ok('chainId' in result && bytes < 2_000)
     assert.deepEqual([result.status, result.steps[0]?.state, result.steps[0]?.results], ['failed', 'ok', []])
   },
 
-  'without the database a result stays whole at any size, because it waits on disk': async (stores) => {
+  'without the database a result stays complete at any size, because it waits on disk': async (stores) => {
     const { offload } = offloader(stores, { artifacts: withoutDatabase })
     const whole = someResult({ output: words(500_000) })
     assert.deepEqual((await offload(whole)).result, whole)
   },
 
-  'a store that fails midway keeps what it has, and the rest stays in the result': async (stores) => {
+  'when the store fails midway the offloaded parts stay offloaded, and the rest stays in the result': async (
+    stores,
+  ) => {
     const { artifacts: working } = offloader(stores)
     let kept = 0
     const failing: Pick<Artifacts, 'keep'> = {
@@ -310,7 +322,7 @@ testOnDatabases({
     assert.deepEqual(result.content, content)
   },
 
-  'a store that hangs counts as away when the time is over': async (stores) => {
+  'a store that hangs counts as unavailable after its timeout': async (stores) => {
     const controller = new AbortController()
     const { offload } = offloader(stores, {
       artifacts: {
@@ -320,8 +332,8 @@ testOnDatabases({
       signal: controller.signal,
     })
     const whole = someResult({ output: words(60_000) })
-    const governing = offload(whole)
+    const offloading = offload(whole)
     controller.abort()
-    assert.deepEqual((await governing).result, whole)
+    assert.deepEqual((await offloading).result, whole)
   },
 })

@@ -1,16 +1,17 @@
 import { text } from 'node:stream/consumers'
 import { type ArtifactRef, type ChainResult, type ErrorInfo, type Json, type Result, ToolError } from '@gantry/contract'
-import { type Artifacts, isArtifactsAway, isOverQuota } from '../../storage/artifacts/artifact-records.ts'
+import { isObject } from '@gantry/contract/internal/json'
+import { type Artifacts, areArtifactsUnavailable, isOverQuota } from '../../storage/artifacts/artifact-records.ts'
 import type { AdmittedCall, Ending, Holder } from '../../storage/calls/call-store.ts'
-import { type DraftChain, type DraftResult, draftOf, isObject, type Part, takeOut } from './offload-part.ts'
-import { partsOf } from './result-parts.ts'
+import type { Task } from '../slot-scheduler.ts'
+import { type DraftChain, type DraftResult, draftOf, type Part, partsOf, takeOut } from './result-parts.ts'
 
 export interface ResultLimits {
-  /** Up to this many bytes of JSON text a result is kept as it is. */
+  /** Up to this size of its JSON text a result stays inline. */
   readonly inlineBytes: number
-  /** Up to this many it is kept as it is while the artifact store is away. */
+  /** The same limit while the artifact store is unavailable. */
   readonly inlineMaxBytes: number
-  /** Of one file. */
+  /** The limit of one file. */
   readonly artifactBytes: number
 }
 
@@ -23,9 +24,9 @@ const defaultResultLimits: ResultLimits = {
 export interface OffloadOptions {
   readonly artifacts: Pick<Artifacts, 'keep'>
   readonly limits?: Partial<ResultLimits>
-  /** When it aborts, or a minute has passed, the artifact store counts as away. */
+  /** When it aborts, or after a minute, the artifact store counts as unavailable. */
   readonly signal: AbortSignal
-  /** Told why a file could not be kept. */
+  /** Called with the reason why a file could not be stored. */
   readonly failed?: (error: unknown) => void
 }
 
@@ -34,12 +35,17 @@ const storeMs = 60_000
 /** An outcome as it is to be recorded: with its text, or with the digest of the file that holds it. */
 type OffloadedResult = Pick<Ending, 'result' | 'text' | 'ref' | 'bytes'>
 
+/** Offloads the results of tasks. */
+export function createOffload(options: OffloadOptions) {
+  return ({ claim }: Pick<Task, 'claim'>, outcome: Result | ChainResult) => offloadResult(claim, outcome, options)
+}
+
 /**
- * Makes an outcome small enough for a row. What is large goes into artifacts, the largest part first, and leaves its
- * beginning and end behind; what is too large even then is kept as one file. Nothing is lost while there is a place for
- * it: without the artifact store the result stays as it is up to a limit, and without the database whatever its size,
- * because then it waits on disk. Only beyond that does the call fail with RESULT_TOO_LARGE and what can be shown.
- * - It never rejects: an outcome that could not be recorded would be none.
+ * Makes an outcome small enough for a row. Large parts are offloaded to artifacts, the largest first, and leave a
+ * preview; an outcome that is too large even then is offloaded as one file. Without the artifact store the result stays
+ * inline up to a limit, and without the database at any size, because then it waits on disk. Only beyond that does the
+ * call fail with RESULT_TOO_LARGE and a preview.
+ * - Never rejects: the outcome would be lost.
  */
 export async function offloadResult(
   { callId, fence, call }: Holder & { readonly call: Pick<AdmittedCall, 'identity'> },
@@ -61,22 +67,25 @@ export async function offloadResult(
   const parts = partsOf(draft)
   const characters = previewCharacters(parts.length, inlineBytes)
   let small = whole
-  while (small.bytes > inlineBytes && parts.length > 0 && files.away === undefined) {
+  while (small.bytes > inlineBytes && parts.length > 0 && files.unavailable === undefined) {
     await spill(parts, small.bytes - inlineBytes, files, characters)
-    small = written(draft as Result | ChainResult)
+    small = written(draft)
   }
   if (small.bytes <= inlineBytes) return small
   const { result, text, bytes } = small
   const file = await files.keep(text, { name: 'result.json', mimeType: 'application/json' })
   if (file !== undefined) return { result, ref: file.digest, bytes }
-  // Rows are no way around the quota.
-  const overQuota = files.away === 'quota'
+  // Rows must not bypass the quota.
+  const overQuota = files.unavailable === 'quota'
   const most = overQuota ? inlineBytes : inlineMaxBytes
-  if (bytes <= most || files.away === 'database') return small
+  if (bytes <= most || files.unavailable === 'database') return small
   return written(cutDown(draft, { parts, bytes: whole.bytes, most, characters, overQuota }))
 }
 
-/** One by one, because the limits may be all the settings of a service, and copying those takes longer than a call. */
+/**
+ * Copied one by one, because the limits may be all the settings of a service, and copying those takes longer than a
+ * call.
+ */
 function limitsOf(given: Partial<ResultLimits> = {}): ResultLimits {
   return {
     inlineBytes: given.inlineBytes ?? defaultResultLimits.inlineBytes,
@@ -93,16 +102,16 @@ function written(result: Result | ChainResult): Required<Pick<OffloadedResult, '
 const mostCharacters = 3_072
 const leastCharacters = 96
 
-/** Previews share half of the room, however many there are. */
+/** Previews share half of the inline limit, however many there are. */
 function previewCharacters(parts: number, inlineBytes: number): number {
   const share = Math.floor(inlineBytes / 2 / Math.max(1, parts))
   return Math.max(leastCharacters, Math.min(mostCharacters, share))
 }
 
-/** What stands in the place of a part takes about this, besides its preview. */
+/** The approximate size of a marker without its preview. */
 const markerBytes = 512
 
-/** Takes parts out, first to last, until about so many bytes are gone; those that are left stay in the list. */
+/** Offloads parts, first to last, until they are `excess` bytes smaller; the remaining parts stay in the list. */
 async function spill(parts: Part[], excess: number, files: ResultFiles, characters: number): Promise<void> {
   let left = excess
   for (let part = parts[0]; part !== undefined && left > 0; part = parts[0]) {
@@ -116,13 +125,13 @@ async function spill(parts: Part[], excess: number, files: ResultFiles, characte
 
 /** Files of one outcome. */
 interface ResultFiles {
-  /** Keeps a file; undefined when that cannot be done, and from then on nothing is tried any more. */
+  /** Stores a file; undefined when that fails, and from then on no further file is tried. */
   keep(
     content: string | Uint8Array,
     about: { readonly name: string; readonly mimeType: string },
   ): Promise<ArtifactRef | undefined>
-  /** What failed: a store, or the owner has no room for more files. */
-  readonly away: 'artifacts' | 'database' | 'quota' | undefined
+  /** What failed: a store, or the quota of the owner. */
+  readonly unavailable: 'artifacts' | 'database' | 'quota' | undefined
 }
 
 interface ResultFilesOptions {
@@ -135,13 +144,13 @@ interface ResultFilesOptions {
 }
 
 function resultFiles({ artifacts, holder, owner, maxBytes, signal, failed }: ResultFilesOptions): ResultFiles {
-  /** What a chain gives is also what its last step gave: the same text is one file. */
+  /** The output of a chain is also that of its last step: equal texts share one file. */
   const texts = new Map<string, ArtifactRef>()
-  let away: ResultFiles['away']
+  let unavailable: ResultFiles['unavailable']
   return {
     async keep(content, about) {
       const known = typeof content === 'string' ? texts.get(content) : undefined
-      if (known !== undefined || away !== undefined) return known
+      if (known !== undefined || unavailable !== undefined) return known
       try {
         const { tenant, principal } = owner
         const whose = { tenant, principal, holder, ...about }
@@ -149,35 +158,34 @@ function resultFiles({ artifacts, holder, owner, maxBytes, signal, failed }: Res
         if (typeof content === 'string') texts.set(content, kept)
         return kept
       } catch (error) {
-        away = isOverQuota(error) ? 'quota' : isOfDatabase(error) ? 'database' : 'artifacts'
+        unavailable = isOverQuota(error) ? 'quota' : isOfDatabase(error) ? 'database' : 'artifacts'
         failed(error)
         return undefined
       }
     },
-    get away() {
-      return away
+    get unavailable() {
+      return unavailable
     },
   }
 }
 
 function isOfDatabase(error: unknown): boolean {
-  return ToolError.is(error) && error.code === 'STORE_UNAVAILABLE' && !isArtifactsAway(error)
+  return ToolError.is(error) && error.code === 'STORE_UNAVAILABLE' && !areArtifactsUnavailable(error)
 }
 
 interface CutOptions {
   readonly parts: readonly Part[]
-  /** Of the whole result. */
+  /** The size of the whole result. */
   readonly bytes: number
   readonly most: number
   readonly characters: number
-  /** Its owner has no room for files. */
+  /** Whether the quota of its owner is used up. */
   readonly overQuota?: boolean
 }
 
 /**
- * Cuts an outcome that nothing can keep as a whole: of its large parts only the beginning and end stay, and it says so.
- * A call that had succeeded fails, because whoever reads it must not take this for what the tool gave; one that had ended
- * otherwise ended so.
+ * Truncates an outcome that cannot be stored: its large parts keep only a preview, with an error. A call that had
+ * succeeded fails, because a reader must not take this for the tool's output; any other status stays.
  */
 function cutDown(
   draft: DraftResult | DraftChain,
@@ -194,15 +202,14 @@ function cutDown(
     draft.status = 'failed'
     draft.error = errorOf(new ToolError('RESULT_TOO_LARGE', message, { stage: 'record' }))
   } else if ('warnings' in draft) draft.warnings.push({ code: 'RESULT_TOO_LARGE', message })
-  const cut = draft as Result | ChainResult
-  return Buffer.byteLength(JSON.stringify(cut)) <= most ? cut : bare(cut)
+  return Buffer.byteLength(JSON.stringify(draft)) <= most ? draft : bare(draft)
 }
 
 function errorOf({ code, message, stage, retryable, effect }: ToolError): ErrorInfo {
   return { code, message, stage, retryable, effect }
 }
 
-/** How the call ended and nothing else, for an outcome of very many small parts. */
+/** The status of the call alone, for an outcome of very many small parts. */
 function bare(outcome: Result | ChainResult): Result | ChainResult {
   if (!('chainId' in outcome))
     return { ...outcome, output: null, content: [], effects: [], warnings: [], artifacts: [] }
@@ -215,15 +222,18 @@ function bare(outcome: Result | ChainResult): Result | ChainResult {
 
 interface RestoreOptions {
   readonly artifacts: Pick<Artifacts, 'content'>
-  /** The files of this very outcome, by digest: a tool can write what looks like a marker, but not of what it has no file. */
+  /**
+   * The files of this very outcome, by digest: a tool can output what looks like a marker, but not one with a digest of
+   * these files.
+   */
   readonly files: ReadonlyMap<string, ArtifactRef>
   readonly signal: AbortSignal
 }
 
 /**
- * A result with its output as the tool gave it, where that was taken out because it was large; see `offloadResult`. What stands
- * as a text in the place of a text (what a program wrote, content, messages of errors) stays as it is.
- * - Errors: STORE_UNAVAILABLE when a file is gone.
+ * Restores the output of a result whose large parts were offloaded; see `offloadResult`. Marked texts (streams of a
+ * program, content, messages of errors) are not restored.
+ * - Errors: STORE_UNAVAILABLE when a file no longer exists.
  */
 export async function restoreOutput(result: Result, options: RestoreOptions): Promise<Result> {
   const output = await restored(result.output, options)
@@ -238,5 +248,7 @@ async function restored(value: Json, { artifacts, files, signal }: RestoreOption
   const file = files.get(spilled.digest)
   if (file === undefined || file.id !== spilled.artifact) return value
   const content = await text(await artifacts.content(file.digest, signal))
-  return spilled.mimeType === 'text/plain' ? content : (JSON.parse(content) as Json)
+  if (spilled.mimeType === 'text/plain') return content
+  const json: Json = JSON.parse(content)
+  return json
 }

@@ -8,7 +8,7 @@ import type { Queries } from '../../storage/databases/database.ts'
 import { redisSpool } from './redis-spool.ts'
 import { openSpool, type Spool } from './spool.ts'
 
-/** Opens the place where outcomes wait while the database is away. */
+/** Opens the spool, where outcomes wait while the database is unavailable. */
 export function openOutcomeSpool(
   { spool, data }: Pick<ServiceSettings, 'spool' | 'data'>,
   database: Queries,
@@ -16,7 +16,7 @@ export function openOutcomeSpool(
   bus: Bus,
 ): Promise<Spool> {
   const spoilt = (place: string, outcomes: number): void => {
-    const reason = `${outcomes} outcomes cannot be read; they were put into ${place}`
+    const reason = `${outcomes} spooled outcomes cannot be parsed; they were moved to ${place}`
     bus.emit('upkeep:failed', { what: 'spool', reason })
   }
   if (spool === 'redis' && redis !== undefined) return openRedisSpool(database, redis, spoilt)
@@ -24,8 +24,8 @@ export function openOutcomeSpool(
 }
 
 /**
- * The spool that all workers of a database share. It is named after the database, because the outcomes of another one
- * would be nobody's there, and be thrown away.
+ * The spool that all workers of a database share. Its key contains the database, because the outcomes of another
+ * database would match no lease there, and be discarded.
  */
 async function openRedisSpool(
   database: Queries,

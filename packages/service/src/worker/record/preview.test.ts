@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { previewOf } from './offload-part.ts'
+import { previewOf } from './result-parts.ts'
 
 test('a preview is the beginning and the end of a text, two thirds and one third', () => {
   assert.deepEqual(previewOf('abcdefghij', 6), { head: 'abcd', tail: 'ij' })
@@ -10,7 +10,7 @@ test('a preview is the beginning and the end of a text, two thirds and one third
   assert.deepEqual(previewOf('', 6), { head: '', tail: '' })
 })
 
-test('no character is cut in half, and no part of the text is shown twice', () => {
+test('a preview splits no character, and repeats no part of the text', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'grapheme', maxLength: 60 }), fc.integer({ min: 1, max: 40 }), (text, characters) => {
       const { head, tail } = previewOf(text, characters)

@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
+import { someEnding } from '../../conformance/call-store/samples.ts'
 import { createBus } from '../../observe/bus.ts'
 import type { CallStore, Ending } from '../../storage/calls/call-store.ts'
+import { stub } from '../../stub.fixture.ts'
+import { createSlotScheduler, divideSlots } from '../slot-scheduler.ts'
+import { someClaim } from '../worker.fixture.ts'
 import { createRecorder } from './recorder.ts'
 import type { Spool } from './spool.ts'
 
 function ending(callId: string, fence = 1): Ending {
-  const result = {
-    ...{ callId, status: 'ok' as const, output: null, content: [], warnings: [] },
-    ...{ artifacts: [], effects: [], usage: { wallMs: 1, enforced: {} }, attempts: 1, startedAt: '', durationMs: 1 },
-  }
-  return { callId, fence, result, text: '{}', bytes: 2 }
+  return someEnding({ callId, fence }, { text: '{}', bytes: 2 })
 }
 
 function memorySpool(): Spool & { readonly kept: Ending[]; full: boolean } {
@@ -34,18 +34,18 @@ function memorySpool(): Spool & { readonly kept: Ending[]; full: boolean } {
   }
 }
 
-const away = (outcome: 'none' | 'unknown'): ToolError =>
-  new ToolError('STORE_UNAVAILABLE', 'away', { details: { outcome } })
+const unavailable = (outcome: 'none' | 'unknown'): ToolError =>
+  new ToolError('STORE_UNAVAILABLE', 'unavailable', { details: { outcome } })
 
 function recorderWith(parts: Partial<Pick<CallStore, 'finish' | 'outcomes' | 'entering'>>, spool = memorySpool()) {
-  const store = { finish: async () => [], outcomes: async () => [], ...parts } as unknown as CallStore
+  const store = stub<CallStore>({ finish: async () => [], outcomes: async () => [], ...parts })
   const bus = createBus()
   const refused: string[] = []
   bus.on('fence:refused', ({ callId }) => void refused.push(callId))
   return { recorder: createRecorder({ store, spool, bus }), spool, refused }
 }
 
-test('an outcome that the store takes is accepted, and one under an old fence refused', async () => {
+test('the recorder reports an outcome that the store accepts as accepted, and one under an old fence as refused', async () => {
   const { recorder, refused } = recorderWith({
     finish: async (endings) => endings.filter(({ fence }) => fence === 2).map(({ callId }) => callId),
   })
@@ -56,8 +56,37 @@ test('an outcome that the store takes is accepted, and one under an old fence re
   assert.deepEqual(refused, ['b'])
 })
 
-test('an outcome of a call that the database may have lost does not wait on disk, alone or among others', async () => {
-  const { recorder, spool } = recorderWith({ finish: () => Promise.reject(away('none')) })
+test('outcomes of short calls that start when others free their slots are committed in one batch with theirs', async () => {
+  const { share } = divideSlots(64)
+  const batches: number[] = []
+  const { recorder } = recorderWith({
+    async finish(endings) {
+      batches.push(endings.length)
+      return endings.map(({ callId }) => callId)
+    },
+  })
+  const scheduler = createSlotScheduler({
+    slots: 64,
+    share,
+    suspect: () => false,
+    async work({ claim }, freeSlot) {
+      await Promise.resolve()
+      freeSlot()
+      await recorder.finish(ending(claim.callId))
+    },
+    left: () => undefined,
+  })
+  scheduler.add(
+    Array.from({ length: 64 }, (_, n) => someClaim({ callId: `c${n}` })),
+    true,
+  )
+  assert.deepEqual([scheduler.running, scheduler.waiting], [share, 64 - share])
+  await scheduler.empty()
+  assert.deepEqual(batches, [64])
+})
+
+test('the outcome of a call that the database may have lost is not spooled, alone or in a batch', async () => {
+  const { recorder, spool } = recorderWith({ finish: () => Promise.reject(unavailable('none')) })
   const light: Ending = { ...ending('light'), unflushed: true }
   assert.equal(await recorder.finish(light), 'left')
   assert.equal(spool.depth, 0)
@@ -66,12 +95,12 @@ test('an outcome of a call that the database may have lost does not wait on disk
   assert.equal(await recorder.finish(light), 'left')
 })
 
-test('while the database is away outcomes wait on disk, in order, and are handed over when it is back', async () => {
+test('while the database is unavailable outcomes wait on disk, in order, and are recorded when it is back', async () => {
   let up = false
   const committed: string[] = []
   const { recorder, spool } = recorderWith({
     async finish(endings) {
-      if (!up) throw away('none')
+      if (!up) throw unavailable('none')
       committed.push(...endings.map(({ callId }) => callId))
       return endings.map(({ callId }) => callId)
     },
@@ -86,16 +115,16 @@ test('while the database is away outcomes wait on disk, in order, and are handed
   assert.equal(await recorder.finish(ending('c')), 'accepted')
 })
 
-test('reports that came with an outcome into the spool are stored before it, and one that cannot be keeps it from nothing', async () => {
+test('the reports of a spooled outcome are stored before it, and a failure to store them does not block it', async () => {
   const done: string[] = []
-  let fault: Error | undefined = away('none')
+  let fault: Error | undefined = unavailable('none')
   const recorder = createRecorder({
-    store: {
+    store: stub<CallStore>({
       async finish(endings: readonly Ending[]) {
         done.push(...endings.map(({ callId }) => callId))
         return endings.map(({ callId }) => callId)
       },
-    } as unknown as CallStore,
+    }),
     async append(events) {
       if (fault !== undefined) throw fault
       done.push(...events.map(({ event }) => event))
@@ -115,12 +144,73 @@ test('reports that came with an outcome into the spool are stored before it, and
   assert.equal(await recorder.finish(withReport('b')), 'accepted')
 })
 
-test('when the answer to a commit is lost, it is looked up before anything is tried again', async () => {
+test('a drain that the spool fails is reported as a failure of the spool, and one that the database fails is not', async () => {
+  const bus = createBus()
+  const events: string[] = []
+  bus.on('dependency:failed', ({ dependency, operation }) => void events.push(`${dependency} ${operation} failed`))
+  bus.on('dependency:worked', ({ dependency, operation }) => void events.push(`${dependency} ${operation} worked`))
+  let spoolFault: Error | undefined = unavailable('none')
+  let storeFault: Error | undefined = unavailable('none')
+  const store = {
+    async finish(endings: readonly Ending[]) {
+      if (storeFault !== undefined) throw storeFault
+      return endings.map(({ callId }) => callId)
+    },
+  } as unknown as CallStore
+  const memory = memorySpool()
+  memory.kept.push(ending('a'))
+  const drain: Spool['drain'] = async (work) => {
+    if (spoolFault !== undefined) throw spoolFault
+    await memory.drain(work)
+  }
+  const recorder = createRecorder({ store, spool: { ...memory, depth: 1, drain }, bus })
+  await assert.rejects(recorder.drain())
+  spoolFault = undefined
+  await assert.rejects(recorder.drain())
+  storeFault = undefined
+  await recorder.drain()
+  assert.deepEqual(events, [
+    'spool drain failed',
+    'database record failed',
+    'database record worked',
+    'spool drain worked',
+  ])
+})
+
+test('a spooled outcome that the database refuses is replaced by an error, and blocks no other outcome', async () => {
+  let up = false
+  const committed: Ending[] = []
+  const { recorder, spool } = recorderWith({
+    async finish(endings) {
+      if (!up) throw unavailable('none')
+      if (endings.some(({ result }) => result.status === 'ok' && 'callId' in result && result.callId === 'bad')) {
+        throw new ToolError('INTERNAL', 'The database refused a statement.')
+      }
+      committed.push(...endings)
+      return endings.map(({ callId }) => callId)
+    },
+  })
+  for (const callId of ['a', 'bad', 'b']) assert.equal(await recorder.finish(ending(callId)), 'spooled')
+  up = true
+  await recorder.drain()
+  assert.equal(spool.depth, 0)
+  assert.deepEqual(
+    committed.map(({ callId, result, dead }) => [callId, result.status, result.error?.code, dead !== undefined]),
+    [
+      ['a', 'ok', undefined, false],
+      ['bad', 'failed', 'INTERNAL', true],
+      ['b', 'ok', undefined, false],
+    ],
+  )
+  assert.equal(await recorder.finish(ending('c')), 'accepted')
+})
+
+test('when the answer to a commit is lost, the recorder looks up the outcomes before it retries', async () => {
   const tries: string[][] = []
   const { recorder } = recorderWith({
     async finish(endings) {
       tries.push(endings.map(({ callId }) => callId))
-      if (tries.length === 1) throw away('unknown')
+      if (tries.length === 1) throw unavailable('unknown')
       return endings.map(({ callId }) => callId)
     },
     outcomes: async () => ['a'],
@@ -130,7 +220,7 @@ test('when the answer to a commit is lost, it is looked up before anything is tr
   assert.deepEqual(tries, [['a', 'b'], ['b']])
 })
 
-test('an outcome that the database cannot take does not take the others with it', async () => {
+test('an outcome that the database refuses does not affect the others', async () => {
   const { recorder } = recorderWith({
     async finish(endings) {
       if (endings.some(({ callId }) => callId === 'bad')) throw new ToolError('INTERNAL', 'no such character')
@@ -144,14 +234,14 @@ test('an outcome that the database cannot take does not take the others with it'
   )
 })
 
-test('with neither the database nor room on disk the outcome is refused loudly', async () => {
+test('without the database and with a full spool, finish rejects', async () => {
   const spool = memorySpool()
   spool.full = true
-  const { recorder } = recorderWith({ finish: () => Promise.reject(away('none')) }, spool)
+  const { recorder } = recorderWith({ finish: () => Promise.reject(unavailable('none')) }, spool)
   await assert.rejects(recorder.finish(ending('a')), /full/)
 })
 
-test('an outcome that waits behind its call on the way keeps no other waiting', async () => {
+test('an outcome whose insert is still in flight does not delay other outcomes', async () => {
   const stuck = Promise.withResolvers<void>()
   const { recorder } = recorderWith({
     entering: (callId) => (callId.startsWith('ahead') ? stuck.promise : undefined),

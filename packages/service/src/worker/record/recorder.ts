@@ -1,48 +1,49 @@
 import { ToolError } from '@gantry/contract'
 import type { Bus } from '../../observe/bus.ts'
 import { type BatchOptions, createBatch } from '../../storage/batch.ts'
+import { endedOutcome } from '../../storage/calls/call-facts.ts'
 import type { CallStore, Ending, StoredReport } from '../../storage/calls/call-store.ts'
 import type { Spool } from './spool.ts'
 
 /** How an outcome was recorded. */
 export type Recorded =
-  /** It is the call's one outcome. */
+  /** It is the outcome of the call. */
   | 'accepted'
-  /** Somebody else holds the call: this outcome does not count. */
+  /** Another worker has the lease: this outcome does not count. */
   | 'refused'
-  /** It waits on disk for the database to come back. */
+  /** It waits on disk until the database is back. */
   | 'spooled'
-  /** Of a call that the database may have lost there is no outcome; if it has it still, it is run again. */
+  /** The call may be lost from the database, so its outcome is not kept; if the call is still stored, it runs again. */
   | 'left'
 
 /**
  * Makes outcomes durable.
  * - Concurrency: any number at once; they are committed in batches.
- * - Errors: rejects only when neither the database nor the disk takes the outcome; then the lease runs out.
+ * - Errors: rejects only when neither the database nor the disk accepts the outcome; then the lease expires.
  */
 export interface Recorder {
   finish(ending: Ending): Promise<Recorded>
-  /** Hands over what waits on disk; rejects as the store does. */
+  /** Records the spooled outcomes; rejects as the store does. */
   drain(): Promise<void>
   readonly spooled: number
 }
 
 export interface RecorderOptions {
   readonly store: CallStore
-  /** Stores what a call reported, before its ending; without it that is left out. */
+  /** Stores the reports of a call, before its outcome; without it they are dropped. */
   readonly append?: (events: readonly StoredReport[]) => Promise<void>
   readonly spool: Spool
   readonly bus: Bus
   readonly batch?: BatchOptions
 }
 
-/** There are never more: calls are sent ahead in small numbers, and not while answers are long in coming. */
+/** An upper bound: few calls are submitted ahead, and none while the store is slow. */
 const mostBehind = 1_000
 
 export function createRecorder(options: RecorderOptions): Recorder {
   const { store, append, spool, bus, batch: how = { atOnce: 2 } } = options
   let draining: Promise<void> = Promise.resolve()
-  /** One at a time touches the spool, so that order and file hold. */
+  /** The spool is used by one operation at a time, so that order and file stay consistent. */
   const exclusively = (work: () => Promise<void>): Promise<void> => {
     const next = draining.then(work, work)
     draining = next.catch(() => undefined)
@@ -58,7 +59,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
       throw error
     }
   }
-  /** Events that the database can never take must not keep an outcome from it. */
+  /** Events that the database refuses for good must not block their outcome. */
   const storeEvents = async (events: readonly StoredReport[]): Promise<void> => {
     try {
       await append?.(events)
@@ -68,7 +69,8 @@ export function createRecorder(options: RecorderOptions): Recorder {
     }
   }
   const commit = async (endings: readonly Ending[]): Promise<readonly Recorded[]> => {
-    // The store answers by call, so two outcomes of one call, an old holder's and a new one's, go one after the other.
+    // The store answers by call id, so two outcomes of one call, of an old and a new fence, are committed one after the
+    // other.
     const seen = new Set<string>()
     const twice = endings.findIndex(({ callId }) => seen.size === seen.add(callId).size)
     if (twice > 0) return [...(await commit(endings.slice(0, twice))), ...(await commit(endings.slice(twice)))]
@@ -90,19 +92,44 @@ export function createRecorder(options: RecorderOptions): Recorder {
     return endings.map(({ unflushed }) => (unflushed === true ? 'left' : 'spooled'))
   }
   const record = async (endings: readonly Ending[]): Promise<readonly (Recorded | { readonly failure: unknown })[]> => {
-    // What waits on disk is older: nothing overtakes it while the database is away.
+    // Spooled outcomes are older: nothing overtakes them while the database is unavailable.
     if (spool.depth > 0) return keep(endings)
     try {
       return await commit(endings)
     } catch (error) {
       if (isUnavailable(error)) return keep(endings)
       if (endings.length === 1) return [{ failure: error }]
-      // One outcome that the database cannot take must not take the others with it.
+      // One outcome that the database refuses must not fail the others.
       return (await Promise.all(endings.map((ending) => record([ending])))).flat()
     }
   }
-  const batch = createBatch(record, how)
-  /** What follows its call on its way waits for that alone, and keeps nobody else waiting. */
+  /**
+   * One outcome that the database refuses blocks neither the others nor the spool: an error is recorded in its place,
+   * as for an outcome that was never spooled.
+   */
+  const commitSpooled = async (endings: readonly Ending[]): Promise<void> => {
+    try {
+      await commit(endings)
+    } catch (error) {
+      if (!isRefusal(error)) throw error
+      const [first] = endings
+      if (first === undefined) return
+      if (endings.length > 1) {
+        for (const ending of endings) await commitSpooled([ending])
+        return
+      }
+      const reason = `the database refuses the outcome of call ${first.callId}: ${reasonOf(error)}`
+      bus.emit('upkeep:failed', { what: 'spool', reason })
+      await commit([substituteFor(first, error)]).catch((second: unknown) => {
+        // Without any outcome the lease expires, and the store decides on the call.
+        if (!isRefusal(second)) throw second
+      })
+    }
+  }
+  // A tenant has fewer slots than the worker, and its next calls start when the first ones free theirs; the outcomes of
+  // short calls of both all arrive before the next tick, and one statement for them costs less than two.
+  const batch = createBatch(record, { sooner: process.nextTick, ...how })
+  /** An outcome whose call is still being inserted waits for that alone, and delays no other. */
   const behind = createBatch(record, { ...how, atOnce: mostBehind })
   return {
     async finish(ending) {
@@ -113,13 +140,26 @@ export function createRecorder(options: RecorderOptions): Recorder {
     },
     drain: () =>
       exclusively(async () => {
-        // A spool that workers share may hold what another one left.
+        // A shared spool may hold outcomes of other workers.
         let handed = 0
-        await spool.drain(async (endings) => {
-          // What lay on disk may say of its call what it likes: the store looks for itself.
-          await commit(endings.map(({ plain: _, ...ending }) => ending))
-          handed += endings.length
-        })
+        let fault: unknown
+        const spooling = { dependency: 'spool', operation: 'drain' } as const
+        try {
+          await spool.drain(async (endings) => {
+            try {
+              // Data of the call in a spool file is not trusted: the store reads it itself.
+              await commitSpooled(endings.map(({ plain: _, ...ending }) => ending))
+            } catch (error) {
+              fault = error
+              throw error
+            }
+            handed += endings.length
+          })
+          bus.emit('dependency:worked', spooling)
+        } catch (error) {
+          if (error !== fault) bus.emit('dependency:failed', { ...spooling, reason: reasonOf(error) })
+          throw error
+        }
         if (handed > 0) bus.emit('spool:changed', { depth: spool.depth })
       }),
     get spooled() {
@@ -128,7 +168,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
   }
 }
 
-/** Commits, and looks before it does so again when the answer to the commit was lost on the way. */
+/** Commits; when the answer to the commit is lost, looks up the outcomes before it commits again. */
 async function finishOnce(store: CallStore, endings: readonly Ending[]): Promise<readonly string[]> {
   try {
     return await store.finish(endings)
@@ -139,9 +179,32 @@ async function finishOnce(store: CallStore, endings: readonly Ending[]): Promise
     if (rest.length === 0) return [...done]
     const accepted = await store.finish(rest)
     const refused = rest.filter(({ callId }) => !accepted.includes(callId))
-    // The first commit may have come through only now, and then it is what refused the second.
+    // The first commit may have succeeded only now, and then it is what refused the second.
     return [...done, ...accepted, ...(refused.length === 0 ? [] : await store.outcomes(refused))]
   }
+}
+
+/** Whether the store refuses the content of an outcome, and will refuse it again. */
+export function isRefusal(error: unknown): boolean {
+  return !ToolError.is(error) || error.code === 'INTERNAL' || !error.retryable
+}
+
+/** The outcome that is recorded for a call whose spooled outcome the database refuses; it becomes a dead letter. */
+function substituteFor({ callId, fence, result }: Ending, refusal: unknown): Ending {
+  const { startedAt, durationMs } = result
+  const failure = new ToolError('INTERNAL', `The outcome of the call could not be recorded: ${reasonOf(refusal)}`)
+  const isChain = 'chainId' in result
+  const tool = isChain || result.tool === undefined ? '' : `${result.tool.id}:${result.tool.version}`
+  const call = { callId, kind: isChain ? ('chain' as const) : ('call' as const), tool }
+  const attempts = isChain ? 1 : result.attempts
+  const ended = { ...endedOutcome(call, failure, attempts, new Date(startedAt)), durationMs }
+  const text = JSON.stringify(ended)
+  const dead = { reason: 'The store refused its outcome.' }
+  return { callId, fence, result: ended, text, bytes: Buffer.byteLength(text), dead }
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
 }
 
 function isUnavailable(error: unknown): error is ToolError {

@@ -5,6 +5,7 @@ import { ToolError } from '@gantry/contract'
 import type { RedisConnections } from '../../brokers/transports/redis/connection.ts'
 import { freshKey, redisForFile } from '../../brokers/transports/redis/redis.fixture.ts'
 import { listOf, numberOf, textOf } from '../../brokers/transports/redis/reply.ts'
+import { someEnding, someResult } from '../../conformance/call-store/samples.ts'
 import type { Ending } from '../../storage/calls/call-store.ts'
 import { redisSpool } from './redis-spool.ts'
 import type { Spool } from './spool.ts'
@@ -13,11 +14,8 @@ const file = redisForFile({ fsync: 'always' })
 const never = (): void => assert.fail('nothing is spoilt')
 
 function ending(callId: string): Ending {
-  const result = {
-    ...{ callId, status: 'ok' as const, output: { text: 'line\nbreak\u0000' }, content: [], warnings: [] },
-    ...{ artifacts: [], effects: [], usage: { wallMs: 1, enforced: {} }, attempts: 1, startedAt: '', durationMs: 1 },
-  }
-  return { callId, fence: 1, result, text: JSON.stringify(result), bytes: 10 }
+  const result = someResult(callId, { output: { text: 'line\nbreak\u0000' } })
+  return someEnding({ callId, fence: 1 }, { result, bytes: 10 })
 }
 
 const open = (redis: RedisConnections, key: string): Promise<Spool> => redisSpool({ redis, key, spoilt: never })
@@ -27,7 +25,7 @@ function collector(): { readonly seen: string[]; readonly work: (endings: readon
   return { seen, work: async (endings) => void seen.push(...endings.map(({ callId }) => callId)) }
 }
 
-test('any worker hands over what any worker left, in order, and nothing is left', async (t) => {
+test('any worker drains the outcomes of all workers, in order, and nothing is left', async (t) => {
   const redis = await file.open(t)
   const key = freshKey()
   const [one, two] = [await open(redis, key), await open(redis, key)]
@@ -47,12 +45,12 @@ test('any worker hands over what any worker left, in order, and nothing is left'
   assert.equal(numberOf(await redis.call(['EXISTS', `${key}:lock`])), 0)
 })
 
-test('what could not be handed over stays, and comes first the next time', async (t) => {
+test('outcomes that could not be recorded stay, and come first the next time', async (t) => {
   const spool = await open(await file.open(t), freshKey())
   await spool.add([ending('a')])
   await assert.rejects(
-    spool.drain(() => Promise.reject(new Error('away'))),
-    /away/,
+    spool.drain(() => Promise.reject(new Error('unavailable'))),
+    /unavailable/,
   )
   await spool.add([ending('b')])
   const { seen, work } = collector()
@@ -60,7 +58,7 @@ test('what could not be handed over stays, and comes first the next time', async
   assert.deepEqual(seen, ['a', 'b'])
 })
 
-test('of two drainers one waits for the other, and nothing is handed over twice', async (t) => {
+test('of two drainers one waits for the other, and no outcome is drained twice', async (t) => {
   const redis = await file.open(t)
   const key = freshKey()
   const [one, two] = [await open(redis, key), await open(await file.open(t), key)]
@@ -80,7 +78,7 @@ test('of two drainers one waits for the other, and nothing is handed over twice'
   assert.deepEqual([one.depth, two.depth], [0, 0])
 })
 
-test('a drainer whose lock was taken over meanwhile stops, and removes only what it handed over', async (t) => {
+test('a drainer that lost its lock stops, and removes only the outcomes that it recorded', async (t) => {
   const redis = await file.open(t)
   const key = freshKey()
   const spool = await open(redis, key)
@@ -92,7 +90,7 @@ test('a drainer whose lock was taken over meanwhile stops, and removes only what
     await work(endings)
     if (isStolen) return
     isStolen = true
-    // The other one is dead again soon, and nobody but the clock takes its lock away.
+    // The other drainer dies soon after, and only the expiry removes its lock.
     await redis.call(['SET', `${key}:lock`, 'another', 'PX', 300])
     setTimeout(() => void redis.call(['XADD', `${key}:mark`, '*', 'a', seen.length]), 150)
   })
@@ -101,7 +99,7 @@ test('a drainer whose lock was taken over meanwhile stops, and removes only what
   assert.equal(numberOf(listOf(listOf(mark)[1])[1]), 200)
 })
 
-test('a spool that is full refuses, keeps what it has, and takes more once it was drained', async (t) => {
+test('a full spool refuses outcomes, keeps what it has, and accepts more once it is drained', async (t) => {
   const redis = await file.open(t)
   const size = JSON.stringify(ending('a')).length
   const spool = await redisSpool({ redis, key: freshKey(), maxBytes: size * 2, spoilt: never })
@@ -115,22 +113,22 @@ test('a spool that is full refuses, keeps what it has, and takes more once it wa
   assert.deepEqual(seen, ['a', 'd', 'e', 'f'])
 })
 
-test('an entry that cannot be read is put aside, and the others are handed over', async (t) => {
+test('an entry that cannot be parsed is put aside, and the others are drained', async (t) => {
   const redis = await file.open(t)
   const key = freshKey()
   for (const text of ['{"callId":', 'null', '{"callId":"x","fence":1}']) {
     await redis.call(['XADD', key, '*', 'ending', text])
   }
-  const told: [string, number][] = []
-  const spool = await redisSpool({ redis, key, spoilt: (where, count) => void told.push([where, count]) })
+  const reported: [string, number][] = []
+  const spool = await redisSpool({ redis, key, spoilt: (where, count) => void reported.push([where, count]) })
   await spool.add([ending('a')])
   const { seen, work } = collector()
   await spool.drain(work)
-  assert.deepEqual([seen, told], [['a'], [[`${key}:spoilt`, 3]]])
+  assert.deepEqual([seen, reported], [['a'], [[`${key}:spoilt`, 3]]])
   assert.equal(numberOf(await redis.call(['XLEN', `${key}:spoilt`])), 3)
 })
 
-test('a server that could lose what it acknowledged is refused', async (t) => {
+test('a server whose settings could lose acknowledged writes is refused', async (t) => {
   const redis = await file.open(t)
   const refused = (): Promise<void> => assert.rejects(open(redis, freshKey()), isCode('CONFIG_INVALID'))
   for (const [name, bad, good] of [
@@ -142,7 +140,8 @@ test('a server that could lose what it acknowledged is refused', async (t) => {
     await refused()
     await redis.call(['CONFIG', 'SET', name, good])
   }
-  // A log that was turned on keeps nothing until it was rewritten, and the next test kills the server.
+  // An append-only file that was enabled at runtime is not durable until its first rewrite, and the next test kills the
+  // server.
   const isRewriting = async () =>
     /aof_rewrite_(?:in_progress|scheduled):1/.test(textOf(await redis.call(['INFO', 'persistence'])))
   while (await isRewriting()) await pause(10)
@@ -156,7 +155,7 @@ test('a server that could lose what it acknowledged is refused', async (t) => {
   await open(redis, freshKey())
 })
 
-test('outcomes that were kept when the server was killed are all there, in order', async (t) => {
+test('spooled outcomes survive a kill of the server, in order', async (t) => {
   const server = await file.server(t)
   const redis = await file.open(t)
   const key = freshKey()
@@ -184,7 +183,7 @@ test('outcomes that were kept when the server was killed are all there, in order
   }
   const { seen, work } = collector()
   await spool.drain(work)
-  // What was not acknowledged may be there too.
+  // An entry that was not acknowledged may be stored too.
   assert.deepEqual(
     seen.filter((name) => kept.includes(name)),
     kept,

@@ -4,35 +4,35 @@ import { ToolError } from '@gantry/contract'
 import type { RedisConnections } from '../../brokers/transports/redis/connection.ts'
 import { fieldsOf, listOf, numberOf, type Reply, textOf } from '../../brokers/transports/redis/reply.ts'
 import type { Ending } from '../../storage/calls/call-store.ts'
-import type { Spool } from './spool.ts'
+import { endingOf, type Spool } from './spool.ts'
 
 export interface RedisSpoolOptions {
   readonly redis: RedisConnections
-  /** Of the stream that holds the outcomes; `:bytes`, `:lock` and `:spoilt` are added for what goes with it. */
+  /** The key of the stream; `:bytes`, `:lock` and `:spoilt` are appended for the other keys. */
   readonly key: string
-  /** The most that is kept; 256 MiB when absent. */
+  /** The limit of all entries; 256 MiB when absent. */
   readonly maxBytes?: number
-  /** Told of entries that cannot be read; they are put aside under `<key>:spoilt`. */
+  /** Called for entries that cannot be parsed; they are moved to `<key>:spoilt`. */
   readonly spoilt: (key: string, entries: number) => void
 }
 
 const atOnce = 200
-/** A drainer that is silent for so long is taken for dead. */
+/** A drainer that has not renewed its lock for so long counts as dead. */
 const lockMs = 15_000
-/** How long `drain` waits for another drainer, and how often it looks. */
+/** The longest wait of `drain` for another drainer, and its polling interval. */
 const waitMs = 30_000
 const lookEveryMs = 50
-/** How long what a probe wrote stays. */
+/** The time to live of a probe. */
 const probeMs = 60_000
 
-/** ARGV: the limit, the size of all, then the texts. Nothing is kept unless all of it fits. */
+/** ARGV: the limit, the total size, then the texts. Adds all of them or none. */
 const addScript = `local kept = tonumber(redis.call('GET', KEYS[2]) or '0')
 if kept + ARGV[2] > tonumber(ARGV[1]) then return 0 end
 for at = 3, #ARGV do redis.call('XADD', KEYS[1], '*', 'ending', ARGV[at]) end
 redis.call('INCRBY', KEYS[2], ARGV[2])
 return 1`
 
-/** ARGV: id and size in turns. What another one removed already is not counted twice. */
+/** ARGV: id and size, alternating. An entry that another drainer removed is not counted twice. */
 const removeScript = `for at = 1, #ARGV, 2 do
   if redis.call('XDEL', KEYS[1], ARGV[at]) == 1 then redis.call('DECRBY', KEYS[2], ARGV[at + 1]) end
 end`
@@ -49,18 +49,17 @@ interface Entry {
 }
 
 /**
- * Keeps outcomes in a Redis that writes everything to disk before it answers, for all workers together: whoever drains
- * hands over what anybody left. An outcome is there with its call and its fence, and its place in the stream is its
- * number.
- * - Order: as added, whoever added it. `depth` is what this process knows of: all at the start and after a `drain`, and
+ * Stores outcomes in a Redis that writes to disk before it answers, for all workers together: a worker that drains
+ * records the outcomes of all of them. Each entry has the call, its fence and its outcome.
+ * - Order: as added, by any worker. `depth` is what this process knows of: all at the start and after a `drain`, and
  *   what it added since.
- * - Durability: `add` resolves once Redis has it on disk. When the answer is lost it rejects though the outcomes may be
- *   kept; they are true all the same, and the fence decides.
+ * - Durability: `add` resolves once Redis has the entry on disk. When the answer is lost it rejects although the
+ *   outcomes may be stored; that is harmless, because the fence decides.
  * - Two drainers: one at a time holds the lock; a second one waits until nothing is left or the lock is free, and gives
- *   up after a while having done nothing. A drainer that slept past its lock may hand over what another one does too:
- *   the fence decides, and each removes only what it handed over itself.
- * - Errors: `add` rejects with STORE_UNAVAILABLE when it is full or Redis is away. Opening rejects with CONFIG_INVALID
- *   when the server could lose what it acknowledged.
+ *   up after a while. A drainer that was suspended past its lock may record the same outcomes as another: the fence
+ *   decides, and each removes only the entries that it recorded itself.
+ * - Errors: `add` rejects with STORE_UNAVAILABLE when the spool is full or Redis is unavailable. Opening rejects with
+ *   CONFIG_INVALID when the server could lose acknowledged writes.
  */
 export async function redisSpool({ redis, key, maxBytes = 2 ** 28, spoilt }: RedisSpoolOptions): Promise<Spool> {
   await checkDurable(redis)
@@ -78,7 +77,7 @@ export async function redisSpool({ redis, key, maxBytes = 2 ** 28, spoilt }: Red
     await remove(entries)
     spoilt(keys.spoilt, entries.length)
   }
-  /** Until nothing is left, or the lock is no longer ours. */
+  /** Drains until nothing is left, or the lock is lost. */
   const handOver = async (token: string, work: (endings: readonly Ending[]) => Promise<void>): Promise<void> => {
     while (numberOf(await redis.call(['EVAL', extendScript, 1, keys.lock, token, lockMs])) === 1) {
       const found = listOf(await redis.call(['XRANGE', keys.stream, '-', '+', 'COUNT', atOnce])).map(entryOf)
@@ -117,7 +116,7 @@ export async function redisSpool({ redis, key, maxBytes = 2 ** 28, spoilt }: Red
         ['GET', keys.bytes],
       ])
       if (ToolError.is(kept)) throw kept
-      if (Number(kept === null ? 0 : textOf(kept as Reply)) >= maxBytes) throw isFull()
+      if (Number(kept === null ? 0 : textOf(kept)) >= maxBytes) throw isFull()
     },
     async drain(work) {
       const giveUpAt = performance.now() + waitMs
@@ -129,14 +128,14 @@ export async function redisSpool({ redis, key, maxBytes = 2 ** 28, spoilt }: Red
 }
 
 /**
- * A server that answers before it wrote to disk, or that makes room by forgetting, is no place for outcomes. One whose log
- * was turned on while it ran is safe only after its first rewrite, which looks like any other, so we cannot tell.
+ * Refuses a server that answers before it wrote to disk, or that evicts keys. A server whose append-only file was
+ * enabled while it ran is safe only after its first rewrite, which cannot be checked.
  */
 async function checkDurable(redis: RedisConnections): Promise<void> {
   if (redis.cluster) {
     const message =
-      'The spool cannot use a Redis Cluster, because not all of its servers can be asked how safely they keep data.'
-    throw new ToolError('CONFIG_INVALID', `${message} Use a folder, or a server of its own.`)
+      'The spool cannot use a Redis Cluster, because the durability settings of all its servers cannot be checked.'
+    throw new ToolError('CONFIG_INVALID', `${message} Use a folder, or a single server.`)
   }
   const asked = ['appendonly', 'appendfsync', 'maxmemory-policy'] as const
   const answers = await redis.pipeline(asked.map((name) => ['CONFIG', 'GET', name] as const))
@@ -144,10 +143,11 @@ async function checkDurable(redis: RedisConnections): Promise<void> {
   if (failed?.retryable) throw failed
   if (failed !== undefined) {
     const message =
-      'The spool cannot use this Redis, because it does not let us ask how safely it keeps data (CONFIG GET).'
+      'The spool cannot use this Redis, because it does not allow CONFIG GET, which the check of its durability settings needs.'
     throw new ToolError('CONFIG_INVALID', message, { cause: failed })
   }
-  const [appendonly, appendfsync, eviction] = asked.map((name, at) => textOf(fieldsOf(answers[at] as Reply).get(name)))
+  const settings = answers.flatMap((answer) => (ToolError.is(answer) ? [] : [...fieldsOf(answer)]))
+  const [appendonly, appendfsync, eviction] = asked.map((name) => textOf(new Map(settings).get(name)))
   const isSafe = appendonly === 'yes' && appendfsync === 'always' && eviction?.startsWith('allkeys') === false
   if (isSafe) return
   const needed = 'appendonly yes, appendfsync always and a maxmemory-policy that is not allkeys-…'
@@ -159,15 +159,4 @@ function entryOf(reply: Reply): Entry {
   const found = fieldsOf(fields).get('ending')
   const text = Buffer.isBuffer(found) ? found : Buffer.alloc(0)
   return { id: textOf(id), text, ending: endingOf(text.toString()) }
-}
-
-function endingOf(text: string): Ending | undefined {
-  try {
-    const ending = JSON.parse(text) as Partial<Ending> | null
-    const { callId, fence, result, bytes } = ending ?? {}
-    const isSound = typeof callId === 'string' && Number.isSafeInteger(fence) && typeof bytes === 'number'
-    return isSound && typeof result?.status === 'string' ? (ending as Ending) : undefined
-  } catch {
-    return undefined
-  }
 }

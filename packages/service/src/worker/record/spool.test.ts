@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { ToolError } from '@gantry/contract'
+import { someEnding, someResult } from '../../conformance/call-store/samples.ts'
 import type { Ending } from '../../storage/calls/call-store.ts'
 import { openSpool } from './spool.ts'
 
@@ -14,16 +15,13 @@ async function temporary(t: TestContext): Promise<string> {
 }
 
 function ending(callId: string): Ending {
-  const result = {
-    ...{ callId, status: 'ok' as const, output: { text: 'line\nbreak\u0000' }, content: [], warnings: [] },
-    ...{ artifacts: [], effects: [], usage: { wallMs: 1, enforced: {} }, attempts: 1, startedAt: '', durationMs: 1 },
-  }
-  return { callId, fence: 1, result, text: JSON.stringify(result), bytes: 10 }
+  const result = someResult(callId, { output: { text: 'line\nbreak\u0000' } })
+  return someEnding({ callId, fence: 1 }, { result, bytes: 10 })
 }
 
 const never = (): void => assert.fail('nothing is spoilt')
 
-test('outcomes are handed over in the order in which they were kept, and nothing is left', async (t) => {
+test('outcomes are drained in the order in which they were added, and nothing is left', async (t) => {
   const folder = await temporary(t)
   const spool = await openSpool(folder, never)
   await spool.add([ending('a'), ending('b')])
@@ -36,7 +34,7 @@ test('outcomes are handed over in the order in which they were kept, and nothing
   assert.deepEqual(await readdir(folder), [])
 })
 
-test('what is known of a call is kept with its outcome, and an outcome without it is one, too', async (t) => {
+test('the spool keeps the call’s data with its outcome, and reads outcomes without it', async (t) => {
   const folder = await temporary(t)
   const plain = {
     tool: 'a:b:1.0.0',
@@ -44,7 +42,7 @@ test('what is known of a call is kept with its outcome, and an outcome without i
     keyed: true,
     reply: { transport: 'redis', to: 'answers' },
   } as const
-  const endings = [{ ...ending('told'), plain }, ending('of an older version')]
+  const endings = [{ ...ending('plain'), plain }, ending('of an older version')]
   await writeFile(join(folder, '999999999-1.jsonl'), endings.map((one) => `${JSON.stringify(one)}\n`).join(''))
   const spool = await openSpool(folder, never)
   const seen: Ending[] = []
@@ -52,13 +50,13 @@ test('what is known of a call is kept with its outcome, and an outcome without i
   assert.deepEqual(seen, endings)
 })
 
-test('what could not be handed over stays, and comes first the next time', async (t) => {
+test('outcomes that could not be recorded stay, and come first the next time', async (t) => {
   const folder = await temporary(t)
   const spool = await openSpool(folder, never)
   await spool.add([ending('a')])
   await assert.rejects(
-    spool.drain(() => Promise.reject(new Error('away'))),
-    /away/,
+    spool.drain(() => Promise.reject(new Error('unavailable'))),
+    /unavailable/,
   )
   await spool.add([ending('b')])
   const seen: string[] = []
@@ -66,7 +64,7 @@ test('what could not be handed over stays, and comes first the next time', async
   assert.deepEqual(seen, ['a', 'b'])
 })
 
-test('what a dead process left is handed over by the next, up to a line that was cut off', async (t) => {
+test('the outcomes of a dead process are drained by the next, up to a truncated line', async (t) => {
   const folder = await temporary(t)
   const file = join(folder, '999999999-1.jsonl')
   await writeFile(file, `${JSON.stringify(ending('old'))}\n${JSON.stringify(ending('older'))}\n`)
@@ -80,7 +78,7 @@ test('what a dead process left is handed over by the next, up to a line that was
   assert.deepEqual(await readdir(folder), [])
 })
 
-test('what a living process keeps is left to it', async (t) => {
+test('the file of a live process is left to it', async (t) => {
   const folder = await temporary(t)
   const first = await openSpool(folder, never)
   await first.add([ending('a')])
@@ -97,7 +95,7 @@ test('a folder that cannot be written refuses the outcome', async (t) => {
   assert.equal(spool.depth, 0)
 })
 
-test('a line that cannot be read is put aside, and the others are handed over', async (t) => {
+test('a line that cannot be parsed is put aside, and the others are drained', async (t) => {
   const folder = await temporary(t)
   const lines = [
     JSON.stringify(ending('a')),
@@ -107,12 +105,12 @@ test('a line that cannot be read is put aside, and the others are handed over', 
     JSON.stringify(ending('b')),
   ]
   await writeFile(join(folder, '999999999-1.jsonl'), `${lines.join('\n')}\n`)
-  const told: [string, number][] = []
-  const spool = await openSpool(folder, (file, count) => void told.push([file, count]))
+  const spoilt: [string, number][] = []
+  const spool = await openSpool(folder, (file, count) => void spoilt.push([file, count]))
   const seen: string[] = []
   await spool.drain(async (endings) => void seen.push(...endings.map(({ callId }) => callId)))
   assert.deepEqual(seen, ['a', 'b'])
   const aside = '999999999-1.jsonl.spoilt'
-  assert.deepEqual(told, [[join(folder, aside), 3]])
+  assert.deepEqual(spoilt, [[join(folder, aside), 3]])
   assert.deepEqual(await readdir(folder), [aside])
 })

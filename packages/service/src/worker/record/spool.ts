@@ -3,23 +3,34 @@ import { readFileSync } from 'node:fs'
 import { mkdir, open, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
+import { isObject, isText } from '@gantry/contract/internal/json'
 import type { Ending } from '../../storage/calls/call-store.ts'
 
 /**
- * Keeps outcomes on disk while the database is away, so that they outlive this process too.
- * - Order: what dead processes left first, then as added; `drain` hands over in that order and removes what was done.
+ * Stores outcomes on disk while the database is unavailable, so that they survive a crash of this process.
+ * | ## States of an outcome
+ * - `kept`: it is on disk.
+ * - `handed over`: the database has it, and it is removed from the disk.
+ * - `spoilt`: it cannot be parsed, and is put aside.
+ * | ## Transitions
+ * - `kept` on `add`.
+ * - `kept` → `handed over`: `work` resolved for it during a `drain`.
+ * - `kept` → `kept`: `work` rejected; the next `drain` tries again.
+ * - `kept` → `spoilt`: the process that takes over the spool cannot parse it.
+ * | ## Contract
+ * - Order: the outcomes of dead processes first, then as added; `drain` keeps this order and removes recorded outcomes.
  * - Durability: `add` resolves once the lines are on disk.
  * - Concurrency: one `add` and one `drain` at a time.
- * - Errors: `add` rejects with STORE_UNAVAILABLE, having kept nothing, when the disk is full or cannot be written.
- * - Ownership: a process writes its own file only. What a dead one left is handed over by whoever finds it; two who hand
- *   over the same outcome do no harm, because the fence decides.
+ * - Errors: `add` rejects with STORE_UNAVAILABLE, having stored nothing, when the disk is full or cannot be written.
+ * - Ownership: a process writes its own file only. The file of a dead process is drained by the process that finds it.
+ *   Two processes may record the same outcome, because the fence decides.
  */
 export interface Spool {
   readonly depth: number
   add(endings: readonly Ending[]): Promise<void>
-  /** Resolves when it takes what is written; rejects as `add`, and keeps nothing. */
+  /** Resolves when the spool can be written; rejects as `add`. Stores nothing. */
   probe(): Promise<void>
-  /** Hands over everything that is kept; rejects as `work` does, and keeps what was not done. */
+  /** Passes all outcomes to `work`; rejects as `work` does, and keeps the remaining ones. */
   drain(work: (endings: readonly Ending[]) => Promise<void>): Promise<void>
 }
 
@@ -72,8 +83,8 @@ export async function openSpool(folder: string, spoilt: (file: string, lines: nu
 }
 
 /**
- * Reads the files of processes that are gone. A last line that was cut off was never said to be kept. What else cannot be
- * read is put aside for a person, and does not keep the rest from being handed over.
+ * Reads the files of dead processes. A truncated last line was never acknowledged. Any other line that cannot be parsed
+ * is put aside for an operator, and does not block the rest.
  */
 async function leftBehind(folder: string, spoilt: (file: string, lines: number) => void): Promise<Kept[]> {
   const names = (await readdir(folder)).filter((name) => /^\d+-\d+\.jsonl$/.test(name)).sort()
@@ -96,17 +107,23 @@ async function leftBehind(folder: string, spoilt: (file: string, lines: number) 
   )
 }
 
-function endingOf(line: string): Ending | undefined {
+/** Parses an outcome as a spool wrote it; undefined when the text is damaged. */
+export function endingOf(text: string): Ending | undefined {
   try {
-    const { callId, fence, result, bytes } = JSON.parse(line) as Partial<Ending>
-    const sound = typeof callId === 'string' && Number.isSafeInteger(fence) && typeof bytes === 'number'
-    return sound && typeof result?.status === 'string' ? (JSON.parse(line) as Ending) : undefined
+    const ending: unknown = JSON.parse(text)
+    return isEnding(ending) ? ending : undefined
   } catch {
     return undefined
   }
 }
 
-/** When a process was started, which tells it from a later one with the same number; empty when there is none. */
+function isEnding(value: unknown): value is Ending {
+  if (!isObject(value) || !isObject(value.result)) return false
+  const { callId, fence, bytes, result } = value
+  return isText(callId) && Number.isSafeInteger(fence) && typeof bytes === 'number' && isText(result.status)
+}
+
+/** The start time of a process, which distinguishes it from a later one with the same pid; empty when there is none. */
 function startOf(pid: number): string {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
@@ -116,7 +133,7 @@ function startOf(pid: number): string {
   }
 }
 
-/** Adds lines durably after the ones that are there; half a line is taken back. */
+/** Appends lines durably; a partial write is truncated. */
 async function append(file: string, endings: readonly Ending[], before: number): Promise<number> {
   const text = Buffer.from(endings.map((ending) => `${JSON.stringify(ending)}\n`).join(''))
   try {

@@ -1,19 +1,19 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import type { Result } from '@gantry/contract'
-import { defineTool, type InnerOutcome, memoryArtifacts, type ProgramJournal } from '@gantry/core'
+import { type InnerOutcome, memoryArtifacts, type ProgramJournal } from '@gantry/core'
 import { createExecutor } from '@gantry/tools'
+import { sampleTool } from '../../../test/sample-tool.fixture.ts'
+import type { RecordedCall } from '../../storage/call-views.ts'
 import type { JournalEntry } from '../../storage/journal.ts'
-import type { RecordedCall } from '../../storage/recorded-calls.ts'
-import { entryOf, startOf, textOf } from '../execute/program-entries.ts'
+import { stub } from '../../stub.fixture.ts'
+import { entryOf, startOf, textOf } from '../execute/program-calls.ts'
 import { replayProgram } from './replay-chain.ts'
 
-const read = defineTool({
+const read = sampleTool({
   namespace: 't',
   name: 'read',
   description: 'Reads something.',
-  effect: 'read',
-  inputSchema: { type: 'object' },
   run: (args) => args,
 })
 const executor = createExecutor({ tools: [read], artifacts: memoryArtifacts() })
@@ -21,13 +21,15 @@ after(() => executor.close())
 const identity = { principal: 'ada', tenant: 'acme', permissions: [] }
 const signal = new AbortController().signal
 
-/** What is on record of a program whose three questions are answered in this order, all others being cut short with it. */
+/** The record of a program whose three requests are answered in this order, with all others aborted. */
 async function recordedOf(code: string, order: readonly number[]): Promise<RecordedCall> {
   const journal = new Map<string, JournalEntry>([[startOf(''), { state: 'done', result: '1000' }]])
   const turns = order.map(() => Promise.withResolvers<void>())
   const allAsked = Promise.withResolvers<void>()
   const program: ProgramJournal = {
-    ...{ seed: 1, startedMs: 1_000, outcomes: [] },
+    seed: 1,
+    startedMs: 1_000,
+    outcomes: [],
     async settle(ask, make) {
       const place = order.indexOf(ask.number)
       if (ask.number === 3) allAsked.resolve()
@@ -43,7 +45,7 @@ async function recordedOf(code: string, order: readonly number[]): Promise<Recor
   const outcome = (await executor.run('code:program', args, { callId: 'c1', identity, program })) as Result
   await turns.at(-1)?.promise
   const call = { callId: 'c1', kind: 'code', identity, tool: 'code:program', digest: null, payloadBytes: 0 } as const
-  return { call: call as unknown as RecordedCall['call'], fence: 1, outcome, journal, files: new Map() }
+  return { call: stub<RecordedCall['call']>(call), fence: 1, outcome, journal, files: new Map() }
 }
 
 for (const [title, code, order] of [

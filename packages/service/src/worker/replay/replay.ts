@@ -1,7 +1,6 @@
 import {
   type ArtifactRef,
   type ChainResult,
-  type ChainStep,
   type ErrorInfo,
   type Identity,
   type Json,
@@ -12,17 +11,26 @@ import {
   ToolError,
   type Warning,
 } from '@gantry/contract'
+import { isComposite } from '@gantry/contract/internal/json'
 import type { Executor } from '@gantry/core'
 import type { Snapshots } from '../../config/snapshots.ts'
 import type { Artifacts } from '../../storage/artifacts/artifact-records.ts'
 import { createDigest } from '../../storage/artifacts/content.ts'
 import { readPayload } from '../../storage/artifacts/payload.ts'
 import { noteAudit } from '../../storage/audit/entries.ts'
-import type { CallViews } from '../../storage/call-views.ts'
+import { type CallViews, type RecordedCall, readRecorded } from '../../storage/call-views.ts'
 import type { Database } from '../../storage/databases/database.ts'
-import { type RecordedCall, readRecorded } from '../../storage/recorded-calls.ts'
+import { chainPayload } from '../execute/run-chain.ts'
 import { offloadResult, type ResultLimits, restoreOutput } from '../record/offload-result.ts'
-import { type Divergence, isJournaled, isUnrecorded, replayChain, replayProgram, wouldRun } from './replay-chain.ts'
+import {
+  type Divergence,
+  isJournaled,
+  isUnrecorded,
+  replayChain,
+  replayProgram,
+  resultOf,
+  wouldRun,
+} from './replay-chain.ts'
 
 type Decided = 'allow' | 'ask' | 'deny' | 'unavailable' | 'none'
 
@@ -30,16 +38,16 @@ interface ReplayPorts {
   readonly executor: Pick<Executor, 'run' | 'chain' | 'catalog'>
   /** The arguments or the chain, as they were admitted. */
   readonly payload: (call: RecordedCall['call'], signal: AbortSignal) => Promise<unknown>
-  /** An outcome with what was taken out of its output put back; rejects when that is gone. */
+  /** The outcome with its offloaded output restored; rejects when a file no longer exists. */
   readonly restore: (recorded: RecordedCall, signal: AbortSignal) => Promise<Result>
-  /** An outcome as it would be recorded, which is how the record has it; keeps nothing. */
+  /** The outcome as it would be recorded, for comparison with the record; stores nothing. */
   readonly shrink: (recorded: RecordedCall, outcome: Result | ChainResult) => Promise<Result | ChainResult>
 }
 
 /**
- * Runs a recorded call, chain or program again through the pipeline of today, as its first caller, with the record standing in
- * for every tool, and says what would be different. Nothing is called, kept, counted or sent.
- * - Errors: the payload's when it cannot be read; what the call ends with is in the answer.
+ * Replays a recorded call, chain or program through the current pipeline, as its first caller, with the record in place
+ * of every tool, and returns the differences. No tool is called, and nothing is stored, counted or sent.
+ * - Errors: those of the payload when it cannot be read; the outcome of the call is in the answer.
  */
 async function replay(recorded: RecordedCall, ports: ReplayPorts, signal: AbortSignal): Promise<Replay> {
   const { call, outcome } = recorded
@@ -47,7 +55,7 @@ async function replay(recorded: RecordedCall, ports: ReplayPorts, signal: AbortS
   const payload = await ports.payload(call, signal)
   const ran =
     call.kind === 'chain'
-      ? await replayChain(recorded, payload as { steps: readonly ChainStep[]; input?: Json }, { ...ports, signal })
+      ? await replayChain(recorded, chainPayload(payload), { ...ports, signal })
       : call.kind === 'code' && isJournaled(recorded)
         ? await replayProgram(recorded, payload, { ...ports, signal })
         : await replayCall(recorded, payload, ports, warnings, signal)
@@ -55,10 +63,15 @@ async function replay(recorded: RecordedCall, ports: ReplayPorts, signal: AbortS
   const differences = differencesOf(outcome, result)
   const { divergence } = ran
   return {
-    ...{ callId: call.callId, kind: call.kind, tool: call.tool, decision: decisionOf(ran.outcome) },
-    ...{ same: divergence === undefined && differences.length === 0, differences },
+    callId: call.callId,
+    kind: call.kind,
+    tool: call.tool,
+    decision: decisionOf(ran.outcome),
+    same: divergence === undefined && differences.length === 0,
+    differences,
     ...(divergence === undefined ? {} : { divergence }),
-    ...{ result, warnings: [...warnings, ...changes(recorded, ran.outcome, ports.executor)] },
+    result,
+    warnings: [...warnings, ...changes(recorded, ran.outcome, ports.executor)],
   }
 }
 
@@ -72,12 +85,15 @@ async function replayCall(
   const { call } = recorded
   const before = await restore(recorded, signal).catch((error: unknown) => {
     signal.throwIfAborted()
-    const message = 'What was taken out of the output can no longer be read; what is left of it stands in.'
+    const message = 'The offloaded part of the output can no longer be read; the replay uses the preview in its place.'
     warnings.push({ code: ToolError.is(error) ? error.code : 'INTERNAL', message })
-    return recorded.outcome as Result
+    return resultOf(recorded)
   })
   const outcome = await executor.run(call.tool, args, {
-    ...{ callId: call.callId, identity: call.identity, signal, recorded: before },
+    callId: call.callId,
+    identity: call.identity,
+    signal,
+    recorded: before,
   })
   if (!isUnrecorded(before, outcome)) return { outcome }
   return { outcome, divergence: { tool: call.tool, reason: wouldRun } }
@@ -102,20 +118,20 @@ function resultsOf(outcome: Result | ChainResult): readonly Result[] {
   return outcome.steps.flatMap((step) => [...step.results, ...(step.steps ?? []).flatMap((member) => member.results)])
 }
 
-/** What is no longer as it was: the tool of the call, or the versions that the steps of a chain came to. */
+/** The changes since the call: the digest of its tool, or the versions of the tools of a chain's steps. */
 function changes(
   { call, outcome }: RecordedCall,
   after: Result | ChainResult,
   { catalog }: Pick<Executor, 'catalog'>,
 ): readonly Warning[] {
   if (call.kind === 'call') return changeOf(call, catalog)
-  // A program is bound to what it was told, not to how anything is defined.
+  // A program is bound to its journal, not to the definitions of its tools.
   if (call.kind === 'code') return []
   const versions = new Map(resultsOf(outcome).map(({ callId, tool }) => [callId, tool?.version]))
   return resultsOf(after).flatMap(({ callId, tool }): Warning[] => {
     const before = versions.get(callId)
     if (tool === undefined || before === undefined || before === tool.version) return []
-    const message = `${callId} was a call of ${tool.id}:${before}, and is one of ${tool.id}:${tool.version} now.`
+    const message = `${callId} called ${tool.id}:${before}, and would call ${tool.id}:${tool.version} now.`
     return [{ code: 'CATALOG_STALE', message }]
   })
 }
@@ -124,9 +140,9 @@ function changeOf({ tool, digest }: RecordedCall['call'], catalog: Executor['cat
   try {
     const entry = catalog.find(tool)
     if (digest === entry.digest || digest === entry.callDigest) return []
-    return [{ code: 'CATALOG_STALE', message: `${tool} is not defined as it was when the call was made.` }]
+    return [{ code: 'CATALOG_STALE', message: `The definition of ${tool} has changed since the call was made.` }]
   } catch {
-    return [{ code: 'TOOL_NOT_FOUND', message: `${tool} is not there any more.` }]
+    return [{ code: 'TOOL_NOT_FOUND', message: `${tool} no longer exists.` }]
   }
 }
 
@@ -138,7 +154,7 @@ interface ReplayingParts {
   readonly limits: Partial<ResultLimits>
 }
 
-/** Replays calls of the service, under the present configuration; each is on the audit record before it begins. */
+/** Replays calls of the service, under the current configuration; each replay is in the audit log before it begins. */
 export function createReplaying({ database, views, artifacts, snapshots, limits }: ReplayingParts) {
   return async (callId: string, reader: Identity, signal: AbortSignal): Promise<Replay> => {
     const { tenant, principal } = reader
@@ -150,15 +166,15 @@ export function createReplaying({ database, views, artifacts, snapshots, limits 
         {
           executor,
           payload: (call) => readPayload(call, artifacts, signal),
-          restore: ({ outcome, files }) => restoreOutput(outcome as Result, { artifacts, files, signal }),
+          restore: (one) => restoreOutput(resultOf(one), { artifacts, files: one.files, signal }),
           async shrink({ call, fence }, outcome) {
             const keep = keeping(recorded)
-            const governed = await offloadResult({ callId, fence, call }, outcome, {
+            const offloaded = await offloadResult({ callId, fence, call }, outcome, {
               artifacts: { keep },
               limits,
               signal,
             })
-            return governed.result
+            return offloaded.result
           },
         },
         signal,
@@ -167,7 +183,7 @@ export function createReplaying({ database, views, artifacts, snapshots, limits 
   }
 }
 
-/** Names the file that the record has of the same content, so that both outcomes name it alike; keeps nothing. */
+/** Returns the recorded file of the same content, so that both outcomes have the same id; stores nothing. */
 function keeping({ files }: RecordedCall): Artifacts['keep'] {
   return async (content, { name, mimeType }): Promise<ArtifactRef> => {
     const hash = createDigest()
@@ -177,7 +193,7 @@ function keeping({ files }: RecordedCall): Artifacts['keep'] {
   }
 }
 
-/** One place in which two outcomes are not alike; what is absent from one of them is left out. */
+/** One difference between two outcomes; the value of the one that lacks it is absent. */
 interface Difference {
   /** JSON Pointer into the outcome. */
   readonly path: string
@@ -189,9 +205,9 @@ const mostDifferences = 100
 const longestValue = 1_000
 
 /**
- * Where two outcomes of a call differ in what their reader would see: status, output, content, error, what was said of
- * the output, and the same for each step of a chain. When it ran, for how long and how often is left out.
- * The list ends after a hundred, and long values are cut.
+ * The differences of two outcomes of a call that are visible to a reader: status, output, content, error, warnings, and
+ * the same for each step of a chain. Times, durations and attempts are ignored. The list ends after a hundred, and long
+ * values are truncated.
  */
 export function differencesOf(before: Result | ChainResult, after: Result | ChainResult): readonly Difference[] {
   const found: Difference[] = []
@@ -209,31 +225,38 @@ function comparableChain({ status, output, error, steps }: ChainResult): JsonObj
 
 function comparableStep({ id, state, output, error, results, steps }: StepResult): JsonObject {
   return {
-    ...{ id, state, output, ...comparableError(error), results: results.map(comparableResult) },
+    id,
+    state,
+    output,
+    ...comparableError(error),
+    results: results.map(comparableResult),
     ...(steps === undefined ? {} : { steps: steps.map(comparableStep) }),
   }
 }
 
 function comparableResult({ status, output, content, error, warnings }: Result): JsonObject {
-  const said = warnings.filter(({ code }) => code === 'OUTPUT_INVALID' || code === 'DEPRECATED')
+  const comparable = warnings.filter(({ code }) => code === 'OUTPUT_INVALID' || code === 'DEPRECATED')
   return {
-    ...{ status, output, content: content as unknown as Json, ...comparableError(error) },
-    warnings: said.map(({ code, message }) => ({ code, message })),
+    status,
+    output,
+    content: content as unknown as Json,
+    ...comparableError(error),
+    warnings: comparable.map(({ code, message }) => ({ code, message })),
   }
 }
 
 function comparableError(error: ErrorInfo | undefined): JsonObject {
   if (error === undefined) return {}
   const { code, message, stage, details } = error
-  return { error: { code, message, stage, ...(details === undefined ? {} : { details: details as JsonObject }) } }
+  return { error: { code, message, stage, ...(details === undefined ? {} : { details }) } }
 }
 
 function compare(before: Json | undefined, after: Json | undefined, path: string, found: Difference[]): void {
   if (before === after || found.length >= mostDifferences) return
   if (isComposite(before) && isComposite(after) && Array.isArray(before) === Array.isArray(after)) {
-    const [left, right] = [before as JsonObject, after as JsonObject]
-    for (const key of new Set([...Object.keys(left), ...Object.keys(right)])) {
-      compare(own(left, key), own(right, key), `${path}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`, found)
+    const [left, right] = [new Map(Object.entries(before)), new Map(Object.entries(after))]
+    for (const key of new Set([...left.keys(), ...right.keys()])) {
+      compare(left.get(key), right.get(key), `${path}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`, found)
     }
     return
   }
@@ -242,14 +265,6 @@ function compare(before: Json | undefined, after: Json | undefined, path: string
     ...(before === undefined ? {} : { before: shown(before) }),
     ...(after === undefined ? {} : { after: shown(after) }),
   })
-}
-
-function isComposite(value: Json | undefined): value is JsonObject | Json[] {
-  return typeof value === 'object' && value !== null
-}
-
-function own(value: JsonObject, key: string): Json | undefined {
-  return Object.hasOwn(value, key) ? value[key] : undefined
 }
 
 /** A long value as the beginning of its text. */

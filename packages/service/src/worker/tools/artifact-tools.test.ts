@@ -8,7 +8,7 @@ import { artifactTools } from './artifact-tools.ts'
 
 const { signal } = new AbortController()
 
-/** An executor with the tools, and a file for a tenant. */
+/** An executor with the tools, and an artifact of a tenant. */
 function setUp({ database, store }: Stores, t: TestContext) {
   const artifacts = artifactRecords(database, store)
   const executor = createExecutor({ tools: artifactTools(artifacts) })
@@ -35,7 +35,7 @@ function setUp({ database, store }: Stores, t: TestContext) {
 }
 
 testOnDatabases({
-  'an artifact is read part by part': async (stores, t) => {
+  'an artifact is read in parts': async (stores, t) => {
     const { file, run } = setUp(stores, t)
     const artifact = await file('äbcdefgh')
     const about = { name: 'log.txt', mimeType: 'text/plain', bytes: 9 }
@@ -65,7 +65,7 @@ testOnDatabases({
     assert.deepEqual(((await run('artifacts:search', { artifact, text: 'absent' })) as JsonObject).matches, [])
   },
 
-  'the artifacts of another tenant are not found, by neither tool': async (stores, t) => {
+  'the artifacts of another tenant are not found, by either tool': async (stores, t) => {
     const { file, run } = setUp(stores, t)
     const theirs = await file('a secret', 'other')
     for (const tool of ['artifacts:read', 'artifacts:search']) {
@@ -76,7 +76,7 @@ testOnDatabases({
     }
   },
 
-  'arguments that make no sense are refused': async (stores, t) => {
+  'invalid arguments are refused': async (stores, t) => {
     const { file, run } = setUp(stores, t)
     const artifact = await file('x')
     for (const args of [{ offset: -1 }, { length: 1 }, { length: 99_999 }, { offset: 0.5 }, { path: '/' }]) {

@@ -3,7 +3,7 @@ import { type DefinedTool, defineTool } from '@gantry/core'
 import { cutStart, jsonBytes, mostShown, showBytes, wholeEnd } from '@gantry/core/internal/artifacts/show-bytes'
 import type { Artifacts } from '../../storage/artifacts/artifact-records.ts'
 
-/** Tools to read what was too large for a result; everybody sees the artifacts of his own tenant. */
+/** Tools that read offloaded results; a caller sees the artifacts of its own tenant. */
 export function artifactTools(artifacts: Pick<Artifacts, 'open'>): DefinedTool[] {
   return [readTool(artifacts), searchTool(artifacts)]
 }
@@ -11,7 +11,7 @@ export function artifactTools(artifacts: Pick<Artifacts, 'open'>): DefinedTool[]
 const namespace = 'artifacts'
 const timeoutMs = 60_000
 const id = { type: 'string', description: 'The id of the artifact, such as art_0123….' } as const
-const offset = { type: 'integer', minimum: 0, description: 'Where to begin, in bytes; 0 unless told.' } as const
+const offset = { type: 'integer', minimum: 0, description: 'Where to begin, in bytes; 0 when absent.' } as const
 const next = { type: 'integer', description: 'The offset to go on from; absent when there is no more.' } as const
 
 function readTool(artifacts: Pick<Artifacts, 'open'>): DefinedTool {
@@ -21,7 +21,7 @@ function readTool(artifacts: Pick<Artifacts, 'open'>): DefinedTool {
     title: 'Read an artifact',
     description: 'Reads a part of a file that was too large for a result, or that a program made.',
     tags: ['artifacts', 'files', 'results'],
-    docs: 'Text comes as text, cut between characters; bytes that are no text come as base64. Go on at `next`.',
+    docs: 'Text comes as text, cut between characters; bytes that are not text come as base64. Go on at `next`.',
     effect: 'read',
     timeoutMs,
     inputSchema: {
@@ -30,7 +30,7 @@ function readTool(artifacts: Pick<Artifacts, 'open'>): DefinedTool {
         artifact: id,
         offset,
         // A character has up to four bytes, and one must fit.
-        length: { type: 'integer', minimum: 4, maximum: 32_768, description: 'How many bytes; 16384 unless told.' },
+        length: { type: 'integer', minimum: 4, maximum: 32_768, description: 'How many bytes; 16384 when absent.' },
       },
       required: ['artifact'],
       additionalProperties: false,
@@ -74,8 +74,8 @@ function searchTool(artifacts: Pick<Artifacts, 'open'>): DefinedTool {
       properties: {
         artifact: id,
         text: { type: 'string', minLength: 1, maxLength: 256, description: 'What to look for.' },
-        limit: { type: 'integer', minimum: 1, maximum: 100, description: 'How many matches; 20 unless told.' },
-        context: { type: 'integer', minimum: 0, maximum: 500, description: 'Bytes around each; 100 unless told.' },
+        limit: { type: 'integer', minimum: 1, maximum: 100, description: 'How many matches; 20 when absent.' },
+        context: { type: 'integer', minimum: 0, maximum: 500, description: 'Bytes around each; 100 when absent.' },
         offset,
       },
       required: ['artifact', 'text'],
@@ -106,34 +106,34 @@ function searchTool(artifacts: Pick<Artifacts, 'open'>): DefinedTool {
   })
 }
 
-/** A place where the text stands. */
+/** A match of the text. */
 interface Match {
   /** The first line is 1. */
   readonly line: number
   /** In bytes from the beginning of the file. */
   readonly offset: number
-  /** The text with what stands around it. */
+  /** The text with its context. */
   readonly text: string
 }
 
 interface SearchResult {
   readonly matches: readonly Match[]
-  /** Where the next match is, when there are more than were asked for or can be shown. */
+  /** The offset of the next match, when there are more than the limit or the size of a result allow. */
   readonly next?: number
 }
 
 interface TextSearch {
   readonly text: string
   readonly limit: number
-  /** Bytes to show on either side. */
+  /** Bytes of context on either side. */
   readonly context: number
-  /** Matches before this offset are passed over. */
+  /** Matches before this offset are skipped. */
   readonly from: number
 }
 
 /**
- * Looks for a text in content that comes in pieces, and stops once there are enough matches. It holds no more than a piece
- * and what stands around a match.
+ * Searches chunked content for a text, and stops once there are enough matches. It holds no more than a chunk and the
+ * context of a match.
  */
 export async function searchText(content: AsyncIterable<Buffer>, search: TextSearch): Promise<SearchResult> {
   const finder = createFinder(search)
@@ -146,8 +146,8 @@ function createFinder({ text, limit, context, from }: TextSearch) {
   const needle = Buffer.from(text)
   const matches: Match[] = []
   let next: number | undefined
-  let room = mostShown
-  /** What is looked at, where it lies in the file, and how far it was searched. */
+  let bytesLeft = mostShown
+  /** The buffer, its offset in the file, and how far it was searched. */
   let window = Buffer.alloc(0)
   let base = 0
   let at = 0
@@ -164,12 +164,12 @@ function createFinder({ text, limit, context, from }: TextSearch) {
     }
     counted = Math.max(counted, end)
   }
-  /** Takes a match; false when it is one too many. */
+  /** Adds a match; false when it exceeds the limit. */
   const take = (index: number): boolean => {
     if (base + index < from) return true
     const shown = around(window, index - context, index + needle.length + context)
-    room -= jsonBytes(shown)
-    if (matches.length === limit || (room < 0 && matches.length > 0)) {
+    bytesLeft -= jsonBytes(shown)
+    if (matches.length === limit || (bytesLeft < 0 && matches.length > 0)) {
       next = base + index
       return false
     }
@@ -179,7 +179,7 @@ function createFinder({ text, limit, context, from }: TextSearch) {
   const look = (isEnd: boolean): boolean => {
     for (let index = window.indexOf(needle, at); index >= 0; index = window.indexOf(needle, at)) {
       at = index
-      // What follows is to be shown too.
+      // The context after the match is not complete yet.
       if (!isEnd && index + needle.length + context > window.length) return false
       countTo(index)
       if (!take(index)) return true
@@ -197,7 +197,7 @@ function createFinder({ text, limit, context, from }: TextSearch) {
     counted -= gone
   }
   return {
-    /** True when there are enough. */
+    /** True when there are enough matches. */
     add(piece: Buffer): boolean {
       window = Buffer.concat([window, piece])
       if (look(false)) return true
@@ -209,7 +209,7 @@ function createFinder({ text, limit, context, from }: TextSearch) {
   }
 }
 
-/** A part of the window as text, without characters that were cut at its ends. */
+/** A part of the buffer as text, without characters that were split at its ends. */
 function around(window: Buffer, start: number, end: number): string {
   const part = window.subarray(Math.max(0, start), end)
   return part.subarray(cutStart(part), wholeEnd(part)).toString()

@@ -4,9 +4,9 @@ import { raisedText } from '../../brokers/codecs/wire.ts'
 import type { CallViews } from '../../storage/call-views.ts'
 
 /**
- * The tool by which a model asks for a call that went on in the background: `check_task`, as gateways know it. It reads
- * the record, so that any worker can answer, also after a restart, and shows a caller only calls of its own. Its answer goes
- * to a gateway, so that the text of an exception is in it only with `errorText`, as in the reply.
+ * The tool by which a model checks a call that went on in the background: `check_task`, as gateways know it. It reads
+ * the stored call, so that any worker can answer, also after a restart, and shows a caller only calls of its own. Its
+ * answer goes to a gateway, so that it includes the text of an exception only with `errorText`, as in the reply.
  */
 export function taskTools(
   views: Pick<CallViews, 'get'>,

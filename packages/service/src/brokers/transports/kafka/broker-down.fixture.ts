@@ -2,17 +2,16 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { KafkaServer } from '../../../../../../scripts/engines/kafka.ts'
 import { kafkaPublisher, kafkaTransport } from '../kafka.ts'
-import type { Publisher } from '../message.ts'
-import type { Transport } from '../transport.ts'
+import type { Publisher, Transport } from '../transport.ts'
 import { nameOf, newPlace, take, until } from './kafka.fixture.ts'
 import { message } from './publisher.fixture.ts'
 
 const total = 400
 const never = new AbortController().signal
 
-/** Kills the server of the transport's tests and brings it back; nothing else may run on it meanwhile. */
+/** Kills and restarts the server of the transport's tests; no other test may run on it meanwhile. */
 export function testBrokerDown(server: KafkaServer): void {
-  test('a broker that is killed under load and comes back loses nothing', async (t) => {
+  test('a broker that is killed under load and restarted loses no message', async (t) => {
     const place = await newPlace(server, 2)
     const transport = await kafkaTransport({ ...place.options, requestTimeoutMs: 1_000 })
     const publisher = await kafkaPublisher({ ...place.options, requestTimeoutMs: 1_000 })
@@ -29,7 +28,7 @@ export function testBrokerDown(server: KafkaServer): void {
     await until(async () => (await transport.lag?.()) === 0)
   })
 
-  test('a broker that hangs is said to be away, and does not hold up who goes', async (t) => {
+  test('a broker that hangs is reported as unavailable, and does not delay close', async (t) => {
     const place = await newPlace(server, 1)
     const options = { ...place.options, requestTimeoutMs: 300, sessionTimeoutMs: 1_000 }
     const transport = await kafkaTransport(options)
@@ -63,7 +62,7 @@ interface Load {
   again: number
 }
 
-/** The last ones wait until the broker was down, so that there is something left for it to do. */
+/** The last messages wait until the broker was down, so that it has some left to deliver. */
 async function sendAll(publisher: Publisher, topic: string, load: Load): Promise<void> {
   let left = Array.from({ length: total }, (_, index) => message(topic, `n${index}`))
   while (left.length > 0) {

@@ -1,10 +1,11 @@
 import { isIP } from 'node:net'
 import { ToolError } from '@gantry/contract'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import type { BaseOptions } from '@platformatic/kafka'
 
-/** How to reach a cluster; the same for what is received and what is sent. */
+/** How to reach a cluster; the same for consuming and publishing. */
 export interface KafkaConnection {
-  /** Each `host:port`; one that answers is enough, the others are learnt from it. */
+  /** Each `host:port`; one that answers is enough, it names the others. */
   readonly brokers: readonly string[]
   readonly clientId: string
   readonly sasl?: {
@@ -12,9 +13,9 @@ export interface KafkaConnection {
     readonly username: string
     readonly password: string
   }
-  /** TLS when present; each in PEM. Without `ca` the certificate authorities that Node trusts count. */
+  /** TLS when present; each value in PEM. Without `ca` the certificate authorities of Node apply. */
   readonly tls?: { readonly ca?: string; readonly cert?: string; readonly key?: string }
-  /** How long a broker may take to answer; 5 seconds when absent. */
+  /** The timeout of a request; 5 seconds when absent. */
   readonly requestTimeoutMs?: number
 }
 
@@ -35,7 +36,7 @@ export function clientOptions(connection: KafkaConnection): BaseOptions {
     retries: 2,
     retryDelay: () => 100 + Math.random() * 200,
     ...(sasl === undefined ? {} : { sasl }),
-    // A name to ask for may not be an address.
+    // SNI accepts host names only, not IP addresses.
     ...(tls === undefined ? {} : { tls, tlsServerName: !brokers.some((broker) => isIP(hostOf(broker)) !== 0) }),
   }
 }
@@ -47,23 +48,26 @@ function hostOf(broker: string): string {
 /** What the clients of the library have in common. */
 interface Client {
   readonly connections: Iterable<readonly [string, { readonly socket?: { destroy(): void } }]> & {
-    on(event: 'connecting', heard: (about: { readonly connection: Emitter }) => void): unknown
+    on(event: 'connecting', received: (about: { readonly connection: Emitter }) => void): unknown
   }
   close(): Promise<void>
 }
 
 interface Emitter {
-  on(event: 'error', heard: () => void): unknown
+  on(event: 'error', received: (error: unknown) => void): unknown
 }
 
-/** A connection that fails twice says so twice, and the library listens once: nobody listening would end the process. */
+/**
+ * A failing connection emits `error` twice, and the library listens once: without a listener the second would end the
+ * process.
+ */
 export function quiet<C extends Client & Emitter>(client: C, failed: (error: unknown) => void = () => {}): C {
-  client.on('error', failed as () => void)
+  client.on('error', failed)
   client.connections.on('connecting', ({ connection }) => connection.on('error', () => {}))
   return client
 }
 
-/** Closes politely, and where nobody answers by force. Never rejects. */
+/** Closes with the protocol, and by force where the server does not answer. Never rejects. */
 export async function closeClient(client: Client, politelyMs = 1_000): Promise<void> {
   const connections = [...client.connections].map(([, connection]) => connection)
   const timer = setTimeout(() => {
@@ -72,13 +76,13 @@ export async function closeClient(client: Client, politelyMs = 1_000): Promise<v
   try {
     await client.close()
   } catch {
-    // What could not be said to the broker it will find out by itself.
+    // The broker finds out by its session timeout.
   } finally {
     clearTimeout(timer)
   }
 }
 
-/** The name that Kafka has for what went wrong, wherever in the error it stands. */
+/** Whether the error, or one of its causes, has one of these Kafka error names. */
 export function hasApiError(error: unknown, ...names: readonly string[]): boolean {
   return some(error, ({ apiId }) => typeof apiId === 'string' && names.includes(apiId))
 }
@@ -97,24 +101,27 @@ interface ErrorLike {
 }
 
 function some(error: unknown, fits: (one: ErrorLike) => boolean, depth = 0): boolean {
-  if (typeof error !== 'object' || error === null || depth > 10) return false
-  const one = error as ErrorLike
-  if (fits(one)) return true
-  return [one.cause, ...(one.errors ?? [])].some((inner) => some(inner, fits, depth + 1))
+  if (!isErrorLike(error) || depth > 10) return false
+  if (fits(error)) return true
+  return [error.cause, ...(error.errors ?? [])].some((inner) => some(inner, fits, depth + 1))
 }
 
-/** A sentence for people; what exactly went wrong stays in the cause. */
+function isErrorLike(error: unknown): error is ErrorLike {
+  return typeof error === 'object' && error !== null
+}
+
+/** A sentence for people; the details stay in the cause. */
 export function reasonOf(error: unknown): string {
-  if (isUnknownTopic(error)) return 'Kafka has no such topic, and it could not be made.'
+  if (isUnknownTopic(error)) return 'The Kafka topic does not exist and could not be created.'
   if (some(error, ({ code }) => code === 'PLT_KFK_AUTHENTICATION')) return 'Kafka refused the credentials.'
   if (some(error, ({ code }) => /CERT|VERIFY|ISSUER|ALTNAME/.test(String(code)))) {
     return 'Kafka shows a certificate that is not trusted, or not for its host.'
   }
   if (hasApiError(error, 'TOPIC_AUTHORIZATION_FAILED', 'GROUP_AUTHORIZATION_FAILED', 'CLUSTER_AUTHORIZATION_FAILED')) {
-    return 'Kafka does not allow it; the account lacks a permission on the topic or the group.'
+    return 'Kafka denied access: the account lacks a permission on the topic or the group.'
   }
   if (hasApiError(error, 'INCONSISTENT_GROUP_PROTOCOL')) {
-    return 'The other members of the Kafka group share out partitions in another way; use a group of its own.'
+    return 'The other members of the Kafka group use another assignment protocol; configure a separate group.'
   }
   return 'Kafka cannot be reached or does not answer.'
 }
@@ -126,16 +133,15 @@ export function unavailable(cause: unknown): ToolError {
 /** Runs the work; an abort closes the client, which makes the work fail. */
 export async function whileOpen<T>(client: Client, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
   signal.throwIfAborted()
-  const close = (): void => void closeClient(client)
-  signal.addEventListener('abort', close, { once: true })
+  const unlisten = onAbort(signal, () => void closeClient(client))
   try {
     return await work()
   } finally {
-    signal.removeEventListener('abort', close)
+    unlisten()
   }
 }
 
-/** Makes a topic as the cluster makes them by default; one that exists is fine. */
+/** Creates a topic with the defaults of the cluster; an existing one is accepted. */
 export async function createTopic(library: Library, connection: KafkaConnection, topic: string): Promise<void> {
   const admin = quiet(new library.Admin(clientOptions(connection)))
   try {

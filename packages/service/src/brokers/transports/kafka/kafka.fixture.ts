@@ -5,25 +5,25 @@ import { type KafkaServer, startKafka } from '../../../../../../scripts/engines/
 import type { KafkaTransportOptions } from '../kafka.ts'
 import type { Delivery, Transport } from '../transport.ts'
 
-/** A server for the tests of one file, or why there is none. */
+/** A server for the tests of one file, or the reason why there is none. */
 export async function kafkaServer(): Promise<KafkaServer | string> {
   try {
     return await startKafka({ settings: { 'message.max.bytes': 2_000_000 } })
   } catch (error) {
     if (process.env.GANTRY_ENGINES === 'required') throw error
-    return `Kafka cannot be had: ${(error as Error).message}`
+    return `Kafka is not available: ${(error as Error).message}`
   }
 }
 
-/** A topic of its own with a group of its own, and how to look at both. */
+/** A topic and a group of their own, and how to inspect both. */
 export interface Place {
   readonly topic: string
   readonly options: KafkaTransportOptions
-  /** Puts messages in, each with its name as its value. */
+  /** Sends messages, each with its name as its value. */
   send(names: readonly string[], partition?: (index: number) => number): Promise<void>
-  /** What Kafka remembers of each partition. */
+  /** The committed offset of each partition. */
   marks(): Promise<readonly number[]>
-  /** The members of the group by the name of their client, with their partitions; undefined while it is shared out. */
+  /** The members of the group by client name, with their partitions; undefined during a rebalance. */
   members(): Promise<ReadonlyMap<string, readonly number[]> | undefined>
   close(): Promise<void>
 }
@@ -63,7 +63,7 @@ export async function newPlace(server: KafkaServer, partitions: number): Promise
   }
 }
 
-/** Asks again until the answer is there; the test's own time limit ends what never comes. */
+/** Repeats the question until it has an answer; the timeout of the test ends the wait. */
 export async function until<T>(ask: () => Promise<T | undefined | false>): Promise<T> {
   for (;;) {
     const answer = await ask()
@@ -87,18 +87,18 @@ export async function take(transport: Transport, count: number): Promise<Deliver
   return taken
 }
 
-/** How many reads a group asks for, as the library tells whoever listens. */
+/** Counts the fetches of a group on the diagnostics channel of the library. */
 export function countFetches(group: string): { readonly count: number; stop(): void } {
   const channel = 'tracing:plt:kafka:consumer:fetches:start'
   let count = 0
-  const hear = (about: unknown): void => {
+  const listener = (about: unknown): void => {
     if ((about as { readonly client?: { readonly groupId?: string } }).client?.groupId === group) count += 1
   }
-  subscribe(channel, hear)
+  subscribe(channel, listener)
   return {
     get count() {
       return count
     },
-    stop: () => unsubscribe(channel, hear),
+    stop: () => unsubscribe(channel, listener),
   }
 }

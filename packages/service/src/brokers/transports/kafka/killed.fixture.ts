@@ -1,7 +1,7 @@
 import { kafkaTransport } from '../kafka.ts'
 import type { Delivery } from '../transport.ts'
 
-/** Takes six messages, settles the first, the second and the fourth, says so, and waits for its end. */
+/** Takes six messages, settles the first, the second and the fourth, prints that, and waits to be killed. */
 const transport = await kafkaTransport(JSON.parse(process.argv[2] ?? '{}'))
 const never = new AbortController().signal
 const taken: Delivery[] = []

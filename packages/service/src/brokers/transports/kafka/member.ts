@@ -1,34 +1,35 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import { clientOptions, closeClient, type KafkaConnection, type Library, quiet } from './client.ts'
-import { lose, newPartition, type Partition } from './partition.ts'
+import { lose, newPartition, type Partition } from './reader.ts'
 
 export interface MemberOptions extends KafkaConnection {
   readonly group: string
   readonly topics: readonly string[]
-  /** How long the group waits for a sign of life before it gives our partitions to others. */
+  /** The time without a heartbeat after which the group reassigns our partitions. */
   readonly sessionTimeoutMs: number
 }
 
-/** What a member has to say; none of these may throw. */
+/** The events of a member; no handler may throw. */
 export interface MemberEvents {
-  /** Other partitions are ours; what is no longer is lost already. */
+  /** The assignment changed; partitions that were revoked are marked lost already. */
   assigned(): void
-  /** The group knows us. */
+  /** The group answered a heartbeat. */
   alive(): void
-  /** The group did not hear us; it may yet. */
+  /** A heartbeat failed; the next may succeed. */
   troubled(error: unknown): void
-  /** We are out of the group and cannot get back in. */
+  /** The member is out of the group and cannot rejoin. */
   failed(error: unknown): void
 }
 
-/** Our place in a group of consumers, which gives each partition to one of them. */
+/** A member of a consumer group, which assigns each partition to one member. */
 export interface Member {
   readonly partitions: ReadonlyMap<string, Partition>
-  /** Rejects when the group does not take it; then what was said may or may not be remembered. */
+  /** Rejects when the group refuses; the offsets may or may not be committed then. */
   commit(marks: readonly { readonly partition: Partition; readonly offset: bigint }[]): Promise<void>
-  /** Starts it over from the first offset that Kafka still has. */
+  /** Restarts a partition at the earliest offset that Kafka still has. */
   restart(partition: Partition): Promise<void>
-  /** Has the partitions given out anew. */
+  /** Starts a rebalance. */
   rejoin(): Promise<void>
   close(): Promise<void>
 }
@@ -39,13 +40,13 @@ interface Round {
 }
 
 const earliest = -2n
-/** How long the group is given to take our leave. */
+/** The timeout for leaving the group. */
 const leaveMs = 1_000
 
 /**
- * Joins a group. Signs of life are sent by the library on a connection of their own, whatever is read or not read.
- * After each giving out of partitions we keep those that were ours before and are ours now, with all that we hold of
- * them, if we missed no round in between; otherwise somebody else may have had them.
+ * Joins a group. The library sends heartbeats on a connection of its own, independent of reading. After each rebalance
+ * the member keeps the partitions that it had before and has now, with their open messages, if it missed no generation
+ * in between; otherwise another member may have had them.
  */
 export async function joinGroup(
   library: Library,
@@ -62,7 +63,7 @@ export async function joinGroup(
       rebalanceTimeout: sessionTimeoutMs,
       heartbeatInterval: Math.ceil(sessionTimeoutMs / 5),
       heartbeatStallTimeout: 2 * sessionTimeoutMs,
-      // Whoever joins waits until all others have heard of it.
+      // A join waits until all other members have rejoined.
       requestTimeout: sessionTimeoutMs + 5_000,
       retries: 3,
     }),
@@ -106,7 +107,7 @@ export async function joinGroup(
     }
     if (added.size === 0) return
     const starts = await startsOf(added)
-    // Another round began meanwhile; it has asked for itself.
+    // Another rebalance began meanwhile, and handles the assignment.
     if (mine !== rounds) return
     for (const partition of starts) partitions.set(keyOf(partition.topic, partition.index), partition)
     events.assigned()
@@ -115,7 +116,8 @@ export async function joinGroup(
     closed = true
     rounds += 1
     keepOnly(new Set())
-    // Only who has left does not begin to beat when a join on its way ends; closed before, nothing would stop it again.
+    // Leave first: a join in flight starts heartbeats when it ends, unless the member has left. Closed before that,
+    // nothing would stop them.
     const stop = new AbortController()
     const patience = delay(leaveMs, undefined, { signal: stop.signal }).catch(() => undefined)
     const left = new Promise<void>((resolve) => consumer.leaveGroup(false, () => resolve()))
@@ -131,8 +133,7 @@ export async function joinGroup(
   consumer.on('consumer:heartbeat:end', () => events.alive())
   consumer.on('consumer:heartbeat:error', ({ error }) => events.troubled(error))
   consumer.on('consumer:heartbeat:stalled', ({ lastError }) => events.failed(lastError))
-  const giveUp = (): void => void close()
-  signal.addEventListener('abort', giveUp, { once: true })
+  const stopListening = onAbort(signal, () => void close())
   try {
     signal.throwIfAborted()
     await consumer.joinGroup({})
@@ -141,7 +142,7 @@ export async function joinGroup(
     await close()
     throw error
   } finally {
-    signal.removeEventListener('abort', giveUp)
+    stopListening()
   }
   return {
     partitions,

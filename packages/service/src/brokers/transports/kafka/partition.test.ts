@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { isOpen, lose, lowestOpen, newPartition, take } from './partition.ts'
+import { isOpen, lose, lowestOpen, newPartition, take } from './reader.ts'
 
 const message = { bytes: new Uint8Array(), headers: new Map(), source: 't', position: '' }
 
-test('whatever is settled in whatever order, everything below the mark is settled and the mark itself is not', () => {
+test('in any order of settling, every offset below the mark is settled and the mark itself is not', () => {
   const step = fc.record({ settle: fc.nat(), gap: fc.integer({ min: 1, max: 3 }), read: fc.boolean() })
   fc.assert(
     fc.property(fc.array(step, { maxLength: 200 }), (steps) => {
@@ -29,7 +29,7 @@ test('whatever is settled in whatever order, everything below the mark is settle
   )
 })
 
-test('nothing of a lost partition is open', () => {
+test('no message of a lost partition is open', () => {
   const partition = newPartition('t', 0, 0n)
   const taken = take(partition, 0n, message)
   assert.equal(isOpen(taken), true)

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import type { KafkaServer } from '../../../../../../scripts/engines/kafka.ts'
 import { kafkaPublisher, kafkaTransport } from '../kafka.ts'
-import type { Outgoing } from '../message.ts'
+import type { Outgoing } from '../transport.ts'
 import { nameOf, newPlace, type Place, take } from './kafka.fixture.ts'
 
 const never = new AbortController().signal
 
-/** What a publisher does, tried on the server of the transport's tests. */
+/** The tests of the publisher, on the server of the transport's tests. */
 export function testPublisher(server: KafkaServer): void {
   const connection = { brokers: [server.brokers], clientId: 'publisher' }
   const read = async (place: Place, count: number): Promise<string[]> => {
@@ -26,7 +26,7 @@ export function testPublisher(server: KafkaServer): void {
   }
 
   describe('kafka publisher', { concurrency: 4 }, () => {
-    withPlace('what is sent arrives, and messages with the same key in their order', 3, async (place) => {
+    withPlace('the publisher delivers messages, those with the same key in order', 3, async (place) => {
       const publisher = await kafkaPublisher(connection)
       const some = Array.from({ length: 60 }, (_, n) => message(place.topic, `${n % 3}-${n}`, { key: `${n % 3}` }))
       const answers = await Promise.all([
@@ -49,7 +49,7 @@ export function testPublisher(server: KafkaServer): void {
       }
     })
 
-    withPlace('headers and bytes arrive as they were given', 1, async (place) => {
+    withPlace('headers and bytes arrive unchanged', 1, async (place) => {
       const publisher = await kafkaPublisher(connection)
       const bytes = new Uint8Array([0, 255, 7]).subarray(1)
       await publisher.send([{ to: place.topic, bytes, headers: { trace: 'ä' } }], never)
@@ -62,7 +62,7 @@ export function testPublisher(server: KafkaServer): void {
       await transport.close()
     })
 
-    withPlace('what is too large is never sent, what goes with it is', 1, async (place) => {
+    withPlace('a message over the size limit is never sent, and the others of its batch are', 1, async (place) => {
       const publisher = await kafkaPublisher(connection)
       const large = { to: place.topic, bytes: new Uint8Array(3_000_000) }
       const answers = await publisher.send([message(place.topic, 'a'), large, message(place.topic, 'b')], never)
@@ -70,7 +70,7 @@ export function testPublisher(server: KafkaServer): void {
         answers.map(({ kind }) => kind),
         ['sent', 'never', 'sent'],
       )
-      // Together they are larger than one batch may be.
+      // Together they exceed the size of one batch.
       const many = Array.from({ length: 8 }, () => ({ to: place.topic, bytes: new Uint8Array(500_000) }))
       const kinds = (await publisher.send(many, never)).map(({ kind }) => kind)
       assert.deepEqual(
@@ -81,7 +81,7 @@ export function testPublisher(server: KafkaServer): void {
       assert.deepEqual((await read(place, 2)).sort(), ['a', 'b'])
     })
 
-    withPlace('a topic that is missing is made, and one that cannot be is for never', 1, async (place) => {
+    withPlace('a missing topic is created, and a message for an invalid topic is never sent', 1, async (place) => {
       const publisher = await kafkaPublisher(connection)
       const topic = `${place.topic}-new`
       const answers = await publisher.send(
@@ -96,20 +96,24 @@ export function testPublisher(server: KafkaServer): void {
       assert.deepEqual(await read({ ...place, options: { ...place.options, topics: [topic] } }, 1), ['b'])
     })
 
-    withPlace('nobody waits longer than he wants to, nor for a broker that is not there', 1, async (place) => {
-      const nowhere = await kafkaPublisher({ ...connection, brokers: ['127.0.0.1:9'], requestTimeoutMs: 300 })
-      const [away] = await nowhere.send([message(place.topic, 'a')], never)
-      assert.deepEqual(away, { kind: 'again', error: 'Kafka cannot be reached or does not answer.' })
-      await nowhere.close()
-      const publisher = await kafkaPublisher(connection)
-      const [given] = await publisher.send([message(place.topic, 'a')], AbortSignal.abort())
-      assert.equal(given?.kind, 'again')
-      await publisher.close()
-      const [late] = await publisher.send([message(place.topic, 'a')], never)
-      assert.equal(late?.kind, 'again')
-    })
+    withPlace(
+      'the publisher waits no longer than its timeout, also when the broker is unreachable',
+      1,
+      async (place) => {
+        const nowhere = await kafkaPublisher({ ...connection, brokers: ['127.0.0.1:9'], requestTimeoutMs: 300 })
+        const [unavailable] = await nowhere.send([message(place.topic, 'a')], never)
+        assert.deepEqual(unavailable, { kind: 'again', error: 'Kafka cannot be reached or does not answer.' })
+        await nowhere.close()
+        const publisher = await kafkaPublisher(connection)
+        const [given] = await publisher.send([message(place.topic, 'a')], AbortSignal.abort())
+        assert.equal(given?.kind, 'again')
+        await publisher.close()
+        const [late] = await publisher.send([message(place.topic, 'a')], never)
+        assert.equal(late?.kind, 'again')
+      },
+    )
 
-    withPlace('wrong credentials are said to be wrong, without a word of them', 1, async (place) => {
+    withPlace('wrong credentials are reported as wrong, without any part of them', 1, async (place) => {
       const { brokers, username } = server.guarded
       const sasl = { mechanism: 'PLAIN' as const, username, password: 'wrong-password' }
       const publisher = await kafkaPublisher({ ...connection, brokers: [brokers], sasl })

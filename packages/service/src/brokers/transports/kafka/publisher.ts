@@ -1,6 +1,7 @@
+import { onAbort } from '@gantry/core/internal/resilience/abort'
 import type { Producer } from '@platformatic/kafka'
 import { createBatch } from '../../../storage/batch.ts'
-import type { Outgoing, Publisher, Sent } from '../message.ts'
+import type { Outgoing, Publisher, Sent } from '../transport.ts'
 import {
   clientOptions,
   closeClient,
@@ -17,12 +18,12 @@ type BytesProducer = Producer<Buffer, Buffer, string, string>
 
 const sent: Sent = { kind: 'sent' }
 const mostInBatch = 500
-/** Below what a broker takes in one batch by default, with room for what is around the messages. */
+/** Below the default batch limit of brokers, with space for the framing. */
 const mostBytes = 512 * 1024
 
 /**
- * Sends to topics of Kafka: idempotent, acknowledged by all replicas that are in sync. What is sent at the same time
- * goes together; one batch is under way at a time, so that nothing overtakes. A topic that is missing is made.
+ * Publishes to Kafka topics: idempotent, acknowledged by all in-sync replicas. Concurrent sends share a batch; one
+ * batch is in flight at a time, so that order is kept. A missing topic is created.
  */
 export async function kafkaPublisher(connection: KafkaConnection): Promise<Publisher> {
   const library = await loadLibrary()
@@ -30,7 +31,7 @@ export async function kafkaPublisher(connection: KafkaConnection): Promise<Publi
     new library.Producer<Buffer, Buffer, string, string>({
       ...clientOptions(connection),
       idempotent: true,
-      // With fewer than two an idempotent producer of this library would try for ever.
+      // With fewer than two retries an idempotent producer of this library would retry without end.
       retries: 2,
       serializers: { headerKey: bytesOf, headerValue: bytesOf },
     }),
@@ -44,15 +45,15 @@ export async function kafkaPublisher(connection: KafkaConnection): Promise<Publi
       return messages.map(() => sent)
     } catch (error) {
       if (!isTooLarge(error)) return messages.map(() => ({ kind: 'again', error: reasonOf(error) }))
-      if (messages.length === 1) return [never('The message is larger than the topic takes.')]
-      // They may be too large together.
+      if (messages.length === 1) return [never('The message exceeds the size limit of the topic.')]
+      // The batch may exceed the limit although no message does.
       const half = messages.length >> 1
       const first = await sendSome(messages.slice(0, half))
       return [...first, ...(await sendSome(messages.slice(half)))]
     }
   }
   const sendTopic = async (topic: string, messages: readonly Outgoing[]): Promise<readonly Sent[]> => {
-    if (!isTopicName(topic)) return messages.map(() => never('The topic has a name that Kafka does not take.'))
+    if (!isTopicName(topic)) return messages.map(() => never('The topic name is not valid in Kafka.'))
     try {
       await needTopic(topic)
     } catch (error) {
@@ -100,16 +101,14 @@ export async function kafkaPublisher(connection: KafkaConnection): Promise<Publi
   }
 }
 
-/** Whoever no longer waits is told to try again, whatever becomes of the message. */
+/** After its timeout a send resolves with `again`, whether the message arrives or not. */
 async function orAborted(work: Promise<unknown>, signal: AbortSignal): Promise<void> {
   const given = Promise.withResolvers<void>()
-  const giveUp = (): void => given.resolve()
-  if (signal.aborted) giveUp()
-  signal.addEventListener('abort', giveUp, { once: true })
+  const unlisten = onAbort(signal, given.resolve)
   try {
     await Promise.race([work, given.promise])
   } finally {
-    signal.removeEventListener('abort', giveUp)
+    unlisten()
   }
 }
 
@@ -135,7 +134,7 @@ function isTopicName(name: string): boolean {
   return /^[\w.-]{1,249}$/.test(name) && name !== '.' && name !== '..'
 }
 
-/** In order, each small enough for one batch, or one message that is not. */
+/** In order; each small enough for one batch, or a single message that is not. */
 function* portions(messages: readonly Outgoing[]): Generator<readonly Outgoing[]> {
   let some: Outgoing[] = []
   let bytes = 0

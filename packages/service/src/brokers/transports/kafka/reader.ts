@@ -1,11 +1,11 @@
 import type { ClusterMetadata, Consumer } from '@platformatic/kafka'
+import type { Message } from '../transport.ts'
 import { clientOptions, closeClient, hasApiError, type Library, quiet } from './client.ts'
 import type { Member, MemberOptions } from './member.ts'
-import { type Partition, type Taken, take } from './partition.ts'
 
 export interface ReaderEvents {
-  /** Whether more may be read now; who makes room says `look`. */
-  room(): boolean
+  /** Whether more may be read now; when that changes, the owner calls `look`. */
+  hasCapacity(): boolean
   took(taken: readonly Taken[]): void
   answered(): void
   failed(error: unknown): void
@@ -13,9 +13,9 @@ export interface ReaderEvents {
 
 /** Reads the partitions of a member, each from the broker that leads it, one request to each broker at a time. */
 export interface Reader {
-  /** Says that there is room, or that there are other partitions. */
+  /** Reads on: the buffer has space again, or the assignment changed. */
   look(): void
-  /** How many messages there are behind what is settled, in the partitions that are ours. */
+  /** The number of messages above the settled ones, in the assigned partitions. */
   lag(settled: (partition: Partition) => bigint): Promise<number>
   close(): Promise<void>
 }
@@ -25,7 +25,7 @@ const bytesOfFetch = 4 * 1024 * 1024
 const bytesOfPartition = 1024 * 1024
 const pauseMs = 500
 
-/** On connections of its own, so that nothing else waits behind a read that waits for messages. */
+/** Uses connections of its own, so that no other request waits behind a long fetch. */
 export function createReader(library: Library, options: MemberOptions, member: Member, events: ReaderEvents): Reader {
   const { topics, group } = options
   const client = quiet(new library.Consumer({ ...clientOptions(options), groupId: group, retries: 0 }))
@@ -38,7 +38,7 @@ export function createReader(library: Library, options: MemberOptions, member: M
   let known: number | undefined
   let failures = 0
 
-  /** A leader that moved is found at the second try, so that nobody need be told of the first. */
+  /** A leader that moved is found at the second attempt, so the first failure is not reported. */
   const fail = (error: unknown): void => {
     if (closed) return
     failures += 1
@@ -53,7 +53,7 @@ export function createReader(library: Library, options: MemberOptions, member: M
     )
     timers.add(timer)
   }
-  /** A group learns of new partitions when it is given out anew. */
+  /** New partitions are assigned by a rebalance. */
   const noticeGrowth = async (metadata: ClusterMetadata): Promise<void> => {
     const count = [...metadata.topics.values()].reduce((sum, topic) => sum + topic.partitionsCount, 0)
     if (known !== undefined && known < count) await member.rejoin()
@@ -63,14 +63,14 @@ export function createReader(library: Library, options: MemberOptions, member: M
     again = false
     const metadata = await client.metadata({ topics: [...topics] })
     await noticeGrowth(metadata)
-    if (closed || !events.room()) return
+    if (closed || !events.hasCapacity()) return
     for (const [node, partitions] of byLeader(metadata, member.partitions.values())) {
       if (!busy.has(node)) void read(node, partitions, metadata)
     }
   }
   const look = (): void => {
     again = true
-    if (looking || closed || !events.room()) return
+    if (looking || closed || !events.hasCapacity()) return
     looking = true
     lookOnce()
       .catch(fail)
@@ -84,7 +84,10 @@ export function createReader(library: Library, options: MemberOptions, member: M
     let failure: unknown
     try {
       const response = await client.fetch({
-        ...{ node, maxWaitTime: waitMs, minBytes: 1, maxBytes: bytesOfFetch },
+        node,
+        maxWaitTime: waitMs,
+        minBytes: 1,
+        maxBytes: bytesOfFetch,
         topics: partitions.map((partition) => requestOf(partition, metadata)),
       })
       if (closed) return
@@ -101,7 +104,7 @@ export function createReader(library: Library, options: MemberOptions, member: M
     if (failure === undefined) look()
     else fail(failure)
   }
-  /** What we would read next was removed by age, or lost with a broker: we go on with the first that is there. */
+  /** The next offset was removed by retention, or lost with a broker: reading continues at the earliest offset. */
   const beginAgain = async (
     error: unknown,
     partitions: readonly Partition[],
@@ -147,14 +150,12 @@ function requestOf({ topic, index, next }: Partition, metadata: ClusterMetadata)
   return { topicId: metadata.topics.get(topic)?.id ?? '', partitions }
 }
 
-type Answer = FetchResponse['responses'][number]['partitions'][number]
-
 function* answers(response: FetchResponse, partitions: readonly Partition[], metadata: ClusterMetadata) {
   const asked = new Map(partitions.map((one) => [`${metadata.topics.get(one.topic)?.id}/${one.index}`, one]))
   for (const topic of response.responses) {
     for (const answer of topic.partitions) {
       const partition = asked.get(`${topic.topicId}/${answer.partitionIndex}`)
-      if (partition !== undefined) yield { partition, answer: answer as Answer }
+      if (partition !== undefined) yield { partition, answer }
     }
   }
 }
@@ -173,7 +174,7 @@ function outOfRange(response: FetchResponse, partitions: readonly Partition[], m
   )
 }
 
-/** What a broker answers to a read. */
+/** The response of a broker to a fetch. */
 type FetchResponse = Awaited<ReturnType<Consumer['fetch']>>
 
 type Batch = NonNullable<FetchResponse['responses'][number]['partitions'][number]['records']>[number]
@@ -181,13 +182,13 @@ type KafkaRecord = Batch['records'][number]
 
 const control = 0b10_0000
 
-/** Takes what was read for a partition and moves on behind it; also behind what is not a message. */
+/** Takes the messages of a fetch and advances the offset, also past records that are not messages. */
 function takeRecords(partition: Partition, batches: readonly Batch[]): Taken[] {
   const taken: Taken[] = []
   for (const batch of batches) {
     for (const record of (batch.attributes & control) === 0 ? batch.records : []) {
       const offset = batch.firstOffset + BigInt(record.offsetDelta)
-      // Batches are sent whole, also to whoever asks for what is in their middle.
+      // Batches are sent completely, also for an offset in their middle.
       if (offset >= partition.next) taken.push(take(partition, offset, messageOf(partition, offset, record)))
     }
     const behind = batch.firstOffset + BigInt(batch.lastOffsetDelta) + 1n
@@ -196,7 +197,7 @@ function takeRecords(partition: Partition, batches: readonly Batch[]): Taken[] {
   return taken
 }
 
-/** Copies, so that one message that is held for long does not hold the whole answer of the broker. */
+/** Copies the bytes, so that one message in flight does not retain the whole response. */
 function messageOf({ topic, index }: Partition, offset: bigint, { value, headers }: KafkaRecord): Taken['message'] {
   return {
     bytes: Uint8Array.from(value ?? []),
@@ -204,4 +205,62 @@ function messageOf({ topic, index }: Partition, offset: bigint, { value, headers
     source: topic,
     position: `${index}/${offset}`,
   }
+}
+
+/**
+ * An assigned partition, and the messages that were read of it. Messages are settled in any order, but Kafka commits
+ * one offset: everything below it is done. So that is the lowest unsettled offset, and everything above it is delivered
+ * again when this member has left, settled or not. A revoked partition is lost for good; when it is assigned again, it
+ * is a new object, from the committed offset.
+ */
+export interface Partition {
+  readonly topic: string
+  readonly index: number
+  /** The offset to read next. */
+  next: bigint
+  /** The committed offset. */
+  committed: bigint
+  /** Read and not settled, in the order of their offsets. */
+  readonly open: Map<bigint, Taken>
+  lost: boolean
+}
+
+/** A message that was read, until it is settled. */
+export interface Taken {
+  readonly partition: Partition
+  readonly offset: bigint
+  readonly message: Message
+  /** The number of deliveries. */
+  deliveries: number
+}
+
+export function newPartition(topic: string, index: number, start: bigint): Partition {
+  return { topic, index, next: start, committed: start, open: new Map(), lost: false }
+}
+
+/** The lowest unsettled offset. */
+export function lowestOpen({ open, next }: Partition): bigint {
+  return open.keys().next().value ?? next
+}
+
+export function take(partition: Partition, offset: bigint, message: Message): Taken {
+  const taken = { partition, offset, message, deliveries: 0 }
+  partition.open.set(offset, taken)
+  return taken
+}
+
+/** Marks the partition as revoked: none of its messages can be settled from now on. */
+export function lose(partition: Partition): void {
+  partition.lost = true
+  partition.open.clear()
+}
+
+/** Whether the message is neither settled nor of a revoked partition. */
+export function isOpen(taken: Taken): boolean {
+  return taken.partition.open.get(taken.offset) === taken
+}
+
+/** The approximate size in memory. */
+export function sizeOf({ message }: Taken): number {
+  return message.bytes.byteLength + message.headers.size * 64
 }

@@ -53,7 +53,7 @@ async function fakeRedis(t: TestContext, answers: { readonly [name: string]: str
   return `redis://127.0.0.1:${await listening(t, server)}`
 }
 
-test('commands take and give bytes, and many go in one round trip with each its own failure', async (t) => {
+test('commands send and return bytes, and a pipeline takes one round trip with one result for each command', async (t) => {
   const redis = await file.open(t)
   const key = freshKey()
   const bytes = Buffer.from([0, 255, 13, 10])
@@ -71,7 +71,7 @@ test('commands take and give bytes, and many go in one round trip with each its 
   assert.deepEqual(await redis.pipeline([]), [])
 })
 
-test('an address that makes no sense is refused', async () => {
+test('an invalid address is refused', async () => {
   for (const url of ['', 'localhost:6379', 'http://localhost', 'redis://', 'redis://h/name', 'redis://u:%zz@h']) {
     await assert.rejects(openRedis({ url }), isCode('CONFIG_INVALID'), url)
   }
@@ -104,7 +104,7 @@ test('a server before 6.2 is refused, and a later one is not', async (t) => {
   }
 })
 
-test('nobody there is STORE_UNAVAILABLE', async () => {
+test('an unreachable server is STORE_UNAVAILABLE', async () => {
   const server = createServer()
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
@@ -112,10 +112,10 @@ test('nobody there is STORE_UNAVAILABLE', async () => {
   await assert.rejects(openRedis({ url: `redis://127.0.0.1:${port}` }), isCode('STORE_UNAVAILABLE'))
 })
 
-test('a server that may be away is used once it is there, and a stream of it is read from then on', async (t) => {
+test('a server that may be unavailable at first is used once it is up, and its streams are read from then on', async (t) => {
   const server = await file.server(t)
   server.kill()
-  const redis = await file.open(t, { mayBeAway: true })
+  const redis = await file.open(t, { mayBeUnavailable: true })
   const stream = freshKey()
   const transport = await redisTransport({ redis, stream, group: 'g', consumer: 'c' })
   t.after(() => transport.close())
@@ -137,7 +137,7 @@ test('a server that may be away is used once it is there, and a stream of it is 
   await transport.settle(taken)
 })
 
-test('a silent server makes commands fail in time, and then at once, until it answers again', async (t) => {
+test('a server that does not answer makes commands time out, then fail at once, until it answers again', async (t) => {
   const server = await file.server(t)
   const redis = await file.open(t, { commandMs: 200 })
   const key = freshKey()
@@ -146,7 +146,7 @@ test('a silent server makes commands fail in time, and then at once, until it an
     const failure = await redis.call(['SET', key, 'x']).catch((error: unknown) => error)
     assert.ok(ToolError.is(failure))
     assert.deepEqual([failure.code, failure.details?.outcome], ['STORE_UNAVAILABLE', 'unknown'])
-    // The connection was given up: a later command is never sent, so that it is known not to be done.
+    // The connection was given up: a later command is never sent, so it is known that it was not executed.
     await until(async () => {
       const next = await redis.call(['SET', key, 'y']).catch((error: unknown) => error)
       return ToolError.is(next) && next.details?.outcome === undefined
@@ -162,16 +162,16 @@ test('a silent server makes commands fail in time, and then at once, until it an
   )
 })
 
-test('a server that was killed is found again, by every kind of connection', async (t) => {
+test('every kind of connection reconnects to a server that was killed', async (t) => {
   const server = await file.server(t)
   const redis = await file.open(t)
   const waiting = redis.waiting(100)
   t.after(() => waiting.close())
   const channel = freshKey()
-  const heard: (string | undefined)[] = []
-  const stop = await redis.subscribe(channel, (message) => heard.push(message?.toString()))
+  const received: (string | undefined)[] = []
+  const stop = await redis.subscribe(channel, (message) => received.push(message?.toString()))
   await redis.call(['PUBLISH', channel, 'one'])
-  await until(() => heard.length === 1)
+  await until(() => received.length === 1)
   assert.equal(await waiting.call(['BLPOP', freshKey(), 0.01]), null)
   const blocked = waiting.call(['BLPOP', freshKey(), 0.1]).catch((error: unknown) => error)
   server.kill()
@@ -197,17 +197,17 @@ test('a server that was killed is found again, by every kind of connection', asy
       () => false,
     ),
   )
-  await until(() => heard.includes(undefined))
+  await until(() => received.includes(undefined))
   await redis.call(['PUBLISH', channel, 'two'])
-  await until(() => heard.length === 3)
-  assert.deepEqual(heard, ['one', undefined, 'two'])
+  await until(() => received.length === 3)
+  assert.deepEqual(received, ['one', undefined, 'two'])
   await stop()
   await redis.call(['PUBLISH', channel, 'three'])
   await redis.call(['PING'])
-  assert.equal(heard.length, 3)
+  assert.equal(received.length, 3)
 })
 
-test('rediss:// speaks TLS, and only with a server whose certificate is trusted', async (t) => {
+test('rediss:// uses TLS, and only with a server whose certificate is trusted', async (t) => {
   const { port, password } = await file.server(t)
   const folder = mkdtempSync(join(tmpdir(), 'gantry-tls-'))
   t.after(() => rmSync(folder, { recursive: true }))

@@ -1,48 +1,38 @@
 import type { ConnectionOptions } from 'node:tls'
 import { ToolError } from '@gantry/contract'
 import type { Cluster, Redis, RedisOptions } from 'ioredis'
-import { parseRedisUrl, type RedisAddress } from '../../../config/redis-url.ts'
-import {
-  call,
-  connectWithin,
-  createSubscriber,
-  end,
-  type Hear,
-  pipeline,
-  type WaitingConnection,
-  waitingConnection,
-} from './client.ts'
+import { parseRedisUrl, type RedisAddress } from '../../../config/broker-settings.ts'
 import { type Command, fieldsOf, type Reply, redisError, textOf } from './reply.ts'
 
 /**
- * A Redis server. Connections that end are made again by themselves; until then commands fail at once.
- * - Concurrency: any number of commands at once, sent one behind the other without waiting for answers.
- * - Errors: STORE_UNAVAILABLE, see `redisError`. No failure is an event, and none shows the password.
- * - Ownership: whoever opened it closes it, after those who use it have closed what they made of it.
+ * A Redis server. Lost connections are reopened automatically; until then commands fail at once.
+ * - Concurrency: any number of concurrent commands, pipelined without waiting for replies.
+ * - Errors: STORE_UNAVAILABLE, see `redisError`. No failure is emitted as an event, and none contains the password.
+ * - Ownership: its opener closes it, after its users have closed what they opened on it.
  */
 export interface RedisConnections {
-  /** Keys are spread over several servers: a script may only touch keys of one slot, see `besideKey`. */
+  /** Whether keys are spread over several servers: a script may only touch keys of one slot, see `besideKey`. */
   readonly cluster: boolean
   call(command: Command): Promise<Reply>
-  /** Several in one round trip; answers in order, each with its own failure. Never rejects. */
+  /** Sends several commands in one round trip; replies in order, each with its own error. Never rejects. */
   pipeline(commands: readonly Command[]): Promise<readonly (Reply | ToolError)[]>
-  /** A connection of its own for commands that wait at the server, up to so long. */
+  /** A separate connection for commands that block at the server, up to `longestMs`. */
   waiting(longestMs: number): WaitingConnection
   /**
-   * Hears what is published on a channel; `undefined` says that something may have been missed. Resolves with the way
-   * to stop, which never rejects.
+   * Subscribes to a channel; the listener receives `undefined` when messages may have been missed. Resolves with the
+   * function that unsubscribes, which never rejects.
    */
-  subscribe(channel: string, hear: Hear): Promise<() => Promise<void>>
+  subscribe(channel: string, listener: Listener): Promise<() => Promise<void>>
   close(): Promise<void>
 }
 
-/** The first with XAUTOCLAIM and XTRIM MINID. */
+/** The first version with XAUTOCLAIM and XTRIM MINID. */
 const oldest = [6, 2] as const
 
 /**
  * Connects to a Redis server.
- * Rejects with CONFIG_INVALID for a wrong URL, a wrong password or a server that is too old, and with
- * STORE_UNAVAILABLE when it cannot be reached now, unless it may be away; then its version is not looked at.
+ * Rejects with CONFIG_INVALID for an invalid URL, a wrong password or a server that is too old, and with
+ * STORE_UNAVAILABLE when the server is unreachable, unless `mayBeUnavailable` is set; then its version is not checked.
  */
 export async function openRedis(options: OpenRedisOptions): Promise<RedisConnections> {
   const open = await clientsOf(options)
@@ -52,8 +42,8 @@ export async function openRedis(options: OpenRedisOptions): Promise<RedisConnect
     await connect(client, connectMs)
     checkVersion(await call(client, ['HELLO']).catch(withoutHello))
   } catch (error) {
-    const away = ToolError.is(error) && error.code === 'STORE_UNAVAILABLE'
-    if (!away || options.mayBeAway !== true) {
+    const unavailable = ToolError.is(error) && error.code === 'STORE_UNAVAILABLE'
+    if (!unavailable || options.mayBeUnavailable !== true) {
       await end(client)
       throw error
     }
@@ -71,7 +61,7 @@ export async function openRedis(options: OpenRedisOptions): Promise<RedisConnect
   }
 }
 
-/** Makes clients that do not connect by themselves; `longerMs` is how much longer one waits for answers. */
+/** Creates clients that do not connect by themselves; `longerMs` is added to the timeout of replies. */
 async function clientsOf(options: OpenRedisOptions): Promise<(longerMs?: number) => Redis | Cluster> {
   const { kind } = parseRedisUrl(options.url)
   const { Redis, Cluster } = await import('ioredis')
@@ -83,10 +73,10 @@ async function clientsOf(options: OpenRedisOptions): Promise<(longerMs?: number)
   }
 }
 
-/** Resolves when it can be used; the first reason why it cannot is what the rejection says. */
+/** Resolves when the client is ready; rejects with the first reason why it is not. */
 async function connect(client: Redis | Cluster, connectMs: number): Promise<void> {
   let reason: unknown
-  // Somebody has to listen: an error that nobody hears would be printed, and a later one is told by the commands.
+  // Without a listener an error would be printed; commands reject with later ones.
   client.on('error', (error) => {
     reason ??= error
   })
@@ -102,18 +92,18 @@ function connectError(reason: unknown): ToolError {
   const { cause } = error
   const isRefused = ['WRONGPASS', 'NOAUTH', 'NOPERM'].includes(String(error.details?.reply))
   return isRefused
-    ? new ToolError('CONFIG_INVALID', 'Redis refuses the user or the password of its address.', { cause })
-    : new ToolError('STORE_UNAVAILABLE', awayWords(reason), { cause })
+    ? new ToolError('CONFIG_INVALID', 'Redis refused the user or the password in its URL.', { cause })
+    : new ToolError('STORE_UNAVAILABLE', unreachableReason(reason), { cause })
 }
 
-/** Node names what is wrong with a certificate by words of OpenSSL, or its own. */
-function awayWords(reason: unknown): string {
+/** Node reports certificate errors by OpenSSL codes or its own. */
+function unreachableReason(reason: unknown): string {
   const code = reason instanceof Error && 'code' in reason ? String(reason.code) : ''
-  if (!/CERT|VERIFY|ISSUER|ALTNAME/.test(code)) return 'Redis cannot be reached.'
+  if (!/CERT|VERIFY|ISSUER|ALTNAME/.test(code)) return 'Redis is unreachable.'
   return 'Redis shows a certificate that is not trusted, or not for its host.'
 }
 
-/** A server that does not know the command is older than any that would do. */
+/** A server that does not know HELLO is older than 6. */
 function withoutHello(error: ToolError): Reply {
   if (error.details?.reply !== 'ERR') throw error
   return null
@@ -124,7 +114,7 @@ function checkVersion(hello: Reply): void {
   const [major = 0, minor = 0] = version.split('.').map(Number)
   if (major > oldest[0] || (major === oldest[0] && minor >= oldest[1])) return
   const found = /^[\d.]{1,20}$/.test(version) ? version : 'older than 6'
-  throw new ToolError('CONFIG_INVALID', `Redis ${oldest.join('.')} or newer is needed; the server is ${found}.`)
+  throw new ToolError('CONFIG_INVALID', `Redis ${oldest.join('.')} or newer is required; the server is ${found}.`)
 }
 
 export interface OpenRedisOptions {
@@ -134,29 +124,29 @@ export interface OpenRedisOptions {
    * Each with `rediss` over TLS.
    */
   readonly url: string
-  /** For `rediss`: whom to trust besides the system's authorities, and who we are. */
+  /** For `rediss`: authorities to trust in addition to the system's, and the client certificate. */
   readonly tls?: Pick<ConnectionOptions, 'ca' | 'cert' | 'key'>
-  /** Who we are to sentinels; that of the servers when absent. */
+  /** Credentials for sentinels; those of the servers when absent. */
   readonly sentinel?: { readonly username?: string | undefined; readonly password?: string | undefined }
-  /** How long making a connection may take; 5 seconds when absent. */
+  /** The timeout of connecting; 5 seconds when absent. */
   readonly connectMs?: number
-  /** How long an answer may take; 5 seconds when absent. */
+  /** The timeout of a reply; 5 seconds when absent. */
   readonly commandMs?: number
-  /** A server that cannot be reached now is waited for in the background, as one that goes away later is. */
-  readonly mayBeAway?: boolean
+  /** Connect in the background when the server is unreachable at first, as after a later loss. */
+  readonly mayBeUnavailable?: boolean
 }
 
 type Settings = Omit<RedisOptions, 'replyMapping'>
 
-/** How long making a connection may take, and an answer. */
+/** The default timeouts of connecting and of a reply. */
 export const usualConnectMs = 5_000
 export const usualCommandMs = 5_000
 const firstPauseMs = 50
 const longestPauseMs = 5_000
 
 /**
- * How a connection behaves: a command that cannot be sent now, or whose connection ends, fails instead of waiting in a
- * queue without end; the connection is made again after a pause that grows, and never given up.
+ * A command that cannot be sent now, or whose connection is lost, fails instead of waiting in an unbounded queue. The
+ * client reconnects with growing pauses, and never gives up.
  */
 export function redisSettings(options: OpenRedisOptions): Settings {
   const address = parseRedisUrl(options.url)
@@ -166,7 +156,11 @@ export function redisSettings(options: OpenRedisOptions): Settings {
   if (address.kind !== 'sentinel') return { ...behaviour(options), ...accessOf(address, options), ...first, ...db }
   const { username = address.username, password = address.password } = options.sentinel ?? {}
   return {
-    ...{ ...behaviour(options), ...accessOf(address, options), ...db, name, sentinels: [...hosts] },
+    ...behaviour(options),
+    ...accessOf(address, options),
+    ...db,
+    name,
+    sentinels: [...hosts],
     ...(username === '' ? {} : { sentinelUsername: username }),
     ...(password === '' ? {} : { sentinelPassword: password }),
     ...(address.secure ? { enableTLSForSentinelMode: true, sentinelTLS: { ...options.tls } } : {}),
@@ -175,17 +169,20 @@ export function redisSettings(options: OpenRedisOptions): Settings {
   }
 }
 
-/** The same for a cluster: a command whose connection ends is not sent again, because it may have been done. */
+/** The same for a cluster: a command whose connection is lost is not sent again, because it may have been executed. */
 export function clusterSettings(options: OpenRedisOptions) {
   const address = parseRedisUrl(options.url)
   return {
     nodes: [...address.hosts],
     settings: {
       redisOptions: { ...behaviour(options), ...accessOf(address, options) },
-      ...{ lazyConnect: true, enableOfflineQueue: false, retryDelayOnFailover: 0, scaleReads: 'master' as const },
+      lazyConnect: true,
+      enableOfflineQueue: false,
+      retryDelayOnFailover: 0,
+      scaleReads: 'master' as const,
       clusterRetryStrategy: pauseAfter,
       slotsRefreshTimeout: options.commandMs ?? usualCommandMs,
-      // A server is known by its name in its certificate, so that the name must not become an address on the way.
+      // The certificate names the server by its host name, so the name is not resolved to an address before connecting.
       dnsLookup: (host: string, found: (error: null, address: string) => void) => found(null, host),
     },
   }
@@ -193,16 +190,21 @@ export function clusterSettings(options: OpenRedisOptions) {
 
 function behaviour({ connectMs = usualConnectMs, commandMs = usualCommandMs }: OpenRedisOptions) {
   return {
-    ...{ lazyConnect: true, protocol: 2 as const, connectionName: 'gantry', disableClientInfo: true },
-    ...{ enableOfflineQueue: false, autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0 },
+    lazyConnect: true,
+    protocol: 2 as const,
+    connectionName: 'gantry',
+    disableClientInfo: true,
+    enableOfflineQueue: false,
+    autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: 0,
     autoResubscribe: false,
     connectTimeout: connectMs,
     commandTimeout: commandMs,
-    // A server that is silent for that long is given up, and what was sent to it is not kept.
+    // A server that does not answer for this long counts as unreachable, and its pending commands fail.
     socketTimeout: commandMs,
     keepAlive: 10_000,
     retryStrategy: pauseAfter,
-    // The one that was the main server no longer is: its name leads to another one now.
+    // A former primary: reconnecting resolves its name to the current one.
     reconnectOnError: ({ message }: Error) => message.startsWith('READONLY'),
   }
 }
@@ -216,5 +218,158 @@ function accessOf({ username, password, secure }: RedisAddress, { tls }: OpenRed
     ...(username === '' ? {} : { username }),
     ...(password === '' ? {} : { password }),
     ...(secure ? { tls: { ...tls } } : {}),
+  }
+}
+
+/** One command at a time. */
+interface WaitingConnection {
+  call(command: Command): Promise<Reply>
+  close(): Promise<void>
+}
+
+export async function call(client: Redis | Cluster, [name, ...args]: Command): Promise<Reply> {
+  try {
+    return (await client.callBuffer(name, args)) as Reply
+  } catch (error) {
+    throw redisError(error)
+  }
+}
+
+/**
+ * Sends the commands in one round trip; each has its own reply or error. In a cluster, one round trip for each server.
+ */
+async function pipeline(
+  client: Redis | Cluster,
+  commands: readonly Command[],
+): Promise<readonly (Reply | ToolError)[]> {
+  if (client.isCluster) return Promise.all(commands.map((command) => call(client, command).catch(redisError)))
+  const together = client.pipeline()
+  for (const [name, ...args] of commands) together.callBuffer(name, args)
+  const answers = (await together.exec()) ?? []
+  return answers.map(([error, reply]) => (error ? redisError(error) : (reply as Reply)))
+}
+
+/**
+ * Connects, or rejects after the timeout, while the client keeps trying: it queries sentinels and cluster servers one
+ * after the other without end.
+ */
+async function connectWithin(client: Redis | Cluster, ms: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('No server answers.')), ms)
+  })
+  try {
+    await Promise.race([client.connect(), late])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** Connects with the first command. */
+function waitingConnection(client: Redis | Cluster, connectMs: number): WaitingConnection {
+  client.on('error', () => {})
+  return {
+    async call(command) {
+      if (client.status === 'wait') {
+        await connectWithin(client, connectMs).catch((error: unknown) => {
+          throw redisError(error)
+        })
+      }
+      return call(client, command)
+    },
+    close: () => end(client),
+  }
+}
+
+const longestEndMs = 1_000
+
+/** Ends a connection at once; commands without a reply fail. */
+export async function end(client: Redis | Cluster): Promise<void> {
+  // A client that waits to reconnect has no connection to end; it only stops waiting.
+  const isOpen = client.status !== 'end' && client.status !== 'reconnecting'
+  const ended = new Promise<void>((resolve) => {
+    client.once('end', () => resolve())
+    // A client that is connecting may emit no end.
+    setTimeout(resolve, longestEndMs).unref()
+  })
+  client.disconnect()
+  if (isOpen) await ended
+}
+
+type Listener = (message: Buffer | undefined) => void
+
+interface Subscriber {
+  subscribe(channel: string, listener: Listener): Promise<() => Promise<void>>
+  close(): Promise<void>
+}
+
+/** The interval of pings that detect a connection lost without notice. */
+const askEveryMs = 15_000
+
+/**
+ * Subscribes to channels, over a connection of its own.
+ *
+ * ## States
+ * - `off`: there is no connection.
+ * - `connecting`: the first connection is being made.
+ * - `subscribed`: the client keeps the connection and makes it again whenever it ends.
+ *
+ * ## Transitions
+ * - `off` → `connecting`: the first `subscribe`.
+ * - `connecting` → `subscribed`: the connection is ready.
+ * - `connecting` → `off`: the connection failed; `subscribe` rejects.
+ * - `subscribed` → `subscribed`: the connection was made again. Every channel is subscribed to again and every listener
+ *   receives `undefined`, because messages that were published in between are lost.
+ */
+function createSubscriber(open: () => Redis | Cluster, connectMs: number): Subscriber {
+  const channels = new Map<string, Set<Listener>>()
+  let connection: Promise<Redis | Cluster> | undefined
+  let asking: NodeJS.Timeout | undefined
+
+  const tell = (channel: string, message: Buffer | undefined): void => {
+    for (const listener of channels.get(channel) ?? []) listener(message)
+  }
+  const nameAgain = async (client: Redis | Cluster): Promise<void> => {
+    const names = [...channels.keys()]
+    if (names.length > 0) await client.subscribe(...names)
+    for (const channel of names) tell(channel, undefined)
+  }
+  const make = async (): Promise<Redis | Cluster> => {
+    const client = open()
+    client.on('error', () => {})
+    client.on('messageBuffer', (channel: Buffer, message: Buffer) => tell(channel.toString(), message))
+    await connectWithin(client, connectMs).catch(async (error: unknown) => {
+      connection = undefined
+      await end(client)
+      throw error
+    })
+    client.on('ready', () => void nameAgain(client).catch(() => client.disconnect(true)))
+    asking = setInterval(() => void client.ping().catch(() => {}), askEveryMs).unref()
+    return client
+  }
+  const stop = async (channel: string, listener: Listener): Promise<void> => {
+    const listeners = channels.get(channel)
+    if (listeners?.delete(listener) !== true || listeners.size > 0) return
+    channels.delete(channel)
+    await connection?.then((client) => client.unsubscribe(channel)).catch(() => {})
+  }
+  return {
+    async subscribe(channel, listener) {
+      const entry: Listener = (message) => listener(message)
+      channels.set(channel, (channels.get(channel) ?? new Set()).add(entry))
+      try {
+        connection ??= make()
+        await (await connection).subscribe(channel)
+      } catch (error) {
+        await stop(channel, entry)
+        throw redisError(error)
+      }
+      return () => stop(channel, entry)
+    },
+    async close() {
+      clearInterval(asking)
+      channels.clear()
+      await connection?.then(end).catch(() => {})
+    },
   }
 }

@@ -11,20 +11,20 @@ interface GroupOptions {
   readonly claimIdleMs: number
 }
 
-/** How long a read waits at the server; giving up a wait takes no longer. */
+/** The blocking time of a read; an aborted wait ends within it. */
 const waitMs = 100
 
-/** What one consumer of a group does at the server; each rejects with STORE_UNAVAILABLE. */
+/** The commands of one consumer of a group; each rejects with STORE_UNAVAILABLE. */
 interface Group {
-  /** Makes the group, which begins with the oldest entry; harmless when it is there. */
+  /** Creates the group, which begins with the oldest entry; does nothing when it exists. */
   create(): Promise<void>
-  /** Entries that nobody has read yet, the oldest first; waits a moment for the first. */
+  /** Reads entries that no consumer has read yet, the oldest first; waits briefly for the first. */
   read(max: number): Promise<readonly Delivery[]>
-  /** Entries that this consumer was handed before, after the id. Those that are gone are left to `sweep`. */
+  /** Reads this consumer's pending entries after the id. Removed ones are left to `sweep`. */
   reread(after: string, max: number): Promise<{ readonly deliveries: readonly Delivery[]; readonly last?: string }>
-  /** Entries, and ids of entries that are gone, which nobody touched for long; from the id, and where to go on. */
+  /** Claims idle entries, and ids of removed entries; starts at the id, and returns where to continue. */
   sweep(from: string, max: number): Promise<{ readonly deliveries: readonly Delivery[]; readonly next: string }>
-  /** Nobody else gets these before the delay is over, which is at most the idle time. */
+  /** Renews these entries: no other consumer gets them before the delay, at most the idle time, has passed. */
   touch(ids: readonly string[], delayMs: number): Promise<void>
   settle(ids: readonly string[]): Promise<void>
   tidy(reapIdleMs: number, removeSettled: boolean): Promise<void>
@@ -94,14 +94,14 @@ export function openGroup({ redis, stream, group, consumer, field, claimIdleMs }
         .map(fieldsOf)
         .find((fields) => textOf(fields.get('name')) === group)
       const unread = numberOf(own?.get('lag'))
-      // After entries were removed from the middle the server does not know; then there are at most as many as all.
+      // After removals from the middle the server does not know the lag; the length of the stream is an upper bound.
       return unread === undefined ? (numberOf(length) ?? 0) : unread + (numberOf(own?.get('pending')) ?? 0)
     },
     close: () => reader.close(),
   }
 }
 
-/** Several commands of which each has to be done. */
+/** Runs several commands, each of which must succeed. */
 async function all(redis: RedisConnections, commands: readonly Command[]): Promise<readonly Reply[]> {
   const answers = await redis.pipeline(commands)
   return answers.map((answer) => {
@@ -111,8 +111,8 @@ async function all(redis: RedisConnections, commands: readonly Command[]): Promi
 }
 
 /**
- * The name of a key that stands on the same server of a cluster as another one: servers are chosen by what is between the
- * first braces of a name, if it is anything, else by the whole of it.
+ * The name of a key on the same cluster server as another key: the slot is computed from the text between the first
+ * braces of a name, unless that is empty, else from the whole name.
  */
 export function besideKey(key: string, suffix: string): string {
   const open = key.indexOf('{')
@@ -121,18 +121,17 @@ export function besideKey(key: string, suffix: string): string {
 }
 
 /**
- * What has to be done in one step at the server. The keys are the stream and the *gone set*: ids of entries that were
- * removed before they were settled, each with the time from which somebody may take it. The server forgets such an
- * entry when it tells of it; in the set it stays until the one who was told has settled it.
+ * Scripts that are atomic at the server. Their keys are the stream and the *gone set*: ids of entries that were removed
+ * before they were settled, each with the time from which a consumer may take it. The server forgets such an entry when
+ * it reports it; the set keeps it until the consumer that got the report has settled it.
  */
 
 const now = `local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)`
 
 /**
- * Takes over what nobody touched for long. ARGV: group, consumer, idle ms, where to begin, how many. Answers where to go
- * on, entries with their counts, and ids that are gone. A server before 7 does not know that an entry is gone until it
- * is asked for.
+ * Claims idle entries. ARGV: group, consumer, idle ms, start id, count. Returns where to continue, entries with their
+ * delivery counts, and ids of removed entries. A server before 7 notices a removed entry only when it is claimed.
  */
 const sweepScript = `${now}
 local found = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], 'COUNT', ARGV[5], 'JUSTID')
@@ -154,9 +153,9 @@ for _, id in ipairs(due) do redis.call('ZADD', KEYS[2], now + ARGV[3], id) end
 return {found[1], taken, due}`
 
 /**
- * Lets others take entries after a delay, unless they are touched again before. ARGV: group, consumer, idle ms, delay,
- * ids. One that another consumer has by now is left to it. One that is gone is left alone, because claiming it would
- * make the server forget it without a word.
+ * Sets the idle time of entries so that others may claim them after a delay, unless they are renewed before. ARGV:
+ * group, consumer, idle ms, delay, ids. An entry that another consumer has claimed is left to it. A removed entry is
+ * skipped, because claiming it would make the server forget it.
  */
 const touchScript = `${now}
 for at = 5, #ARGV do
@@ -169,8 +168,8 @@ for at = 5, #ARGV do
 end`
 
 /**
- * Removes consumers that are idle for long and have nothing pending, and, if asked, entries before the first that some
- * group has yet to read or to settle. ARGV: group, consumer, idle ms, 1 to remove entries.
+ * Removes idle consumers without pending entries and, if requested, the entries that every group has settled. ARGV:
+ * group, consumer, idle ms, 1 to remove entries.
  */
 const tidyScript = `local function fields(flat)
   local named = {}
@@ -200,7 +199,10 @@ for _, flat in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
 end
 redis.call('XTRIM', KEYS[1], 'MINID', '~', first, 'LIMIT', 0)`
 
-/** A stream entry as a message: the envelope is in its field, or in the only one; other fields are its headers. */
+/**
+ * A stream entry as a message: the envelope is in its configured field, or in the only one; other fields are its
+ * headers.
+ */
 function deliveryOf(stream: string, field: string, entry: readonly Reply[], deliveries: number): Delivery {
   const position = textOf(entry[0])
   const headers = new Map<string, Uint8Array>()
@@ -217,12 +219,12 @@ function deliveryOf(stream: string, field: string, entry: readonly Reply[], deli
   }
 }
 
-/** An entry of which nothing is left but that it was there. */
+/** A removed entry, of which only the id is known. */
 function goneDelivery(stream: string, position: string): Delivery {
   return { id: `${stream}/${position}`, body: { kind: 'gone', source: stream, position }, deliveries: 1 }
 }
 
-/** Where a delivery stands in the stream. */
+/** The stream id of a delivery. */
 export function positionOf({ body }: Delivery): string | undefined {
   if (body.kind === 'gone') return body.position
   return body.kind === 'message' ? body.message.position : undefined

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { Outgoing } from '../message.ts'
+import type { Outgoing } from '../transport.ts'
 import { redisPublisher } from './publisher.ts'
 import { freshKey, redisForFile } from './redis.fixture.ts'
 import { listOf, numberOf, textOf } from './reply.ts'
@@ -28,7 +28,7 @@ test('messages are added in order, as bytes in the field, with their headers as 
   )
 })
 
-test('what Redis refuses for good is never sent, and does not keep the others from being sent', async (t) => {
+test('a message that Redis refuses for good is not retried, and does not block the others', async (t) => {
   const redis = await file.open(t)
   const { port } = await file.server(t)
   const [to, list, secret] = [freshKey(), freshKey(), freshKey()]
@@ -46,7 +46,7 @@ test('what Redis refuses for good is never sent, and does not keep the others fr
   for (const [at, word] of [/WRONGTYPE/, /NOPERM/, /11 bytes/].entries()) assert.match(errors[at] ?? '', word)
 })
 
-test('what cannot be sent now is to be sent again, and so is what was given up', async (t) => {
+test('a message that cannot be sent now, or whose send was aborted, is to be sent again', async (t) => {
   const server = await file.server(t)
   const redis = await file.open(t)
   const publisher = redisPublisher({ redis })
@@ -76,7 +76,7 @@ test('what cannot be sent now is to be sent again, and so is what was given up',
   while ((await publisher.send([message(to, 'c')], never))[0]?.kind !== 'sent') await pause(10)
 })
 
-test('a stream keeps about as many messages as told, or all of them', async (t) => {
+test('a stream keeps about the configured number of messages, or all of them', async (t) => {
   const redis = await file.open(t)
   const [short, long] = [freshKey(), freshKey()]
   const many = (to: string) => Array.from({ length: 1_000 }, (_, n) => message(to, `m${n}`))

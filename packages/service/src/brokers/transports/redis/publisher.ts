@@ -1,5 +1,6 @@
 import { ToolError } from '@gantry/contract'
-import type { Outgoing, Publisher, Sent } from '../message.ts'
+import { unlessAborted } from '@gantry/core/internal/resilience/abort'
+import type { Outgoing, Publisher, Sent } from '../transport.ts'
 import type { RedisConnections } from './connection.ts'
 import type { Command, Reply } from './reply.ts'
 
@@ -7,9 +8,9 @@ export interface RedisPublisherOptions {
   readonly redis: RedisConnections
   /** The field of an entry that holds the message; `data` when absent. */
   readonly field?: string
-  /** The largest message that is sent; 16 MiB when absent. */
+  /** The largest message; 16 MiB when absent. */
   readonly maxBytes?: number
-  /** About how many of the last messages a stream keeps, read or not; 10,000 when absent, 0 is without limit. */
+  /** The approximate number of messages that a stream keeps, read or not; 10,000 when absent, 0 is unlimited. */
   readonly replyMaxLen?: number
 }
 
@@ -25,7 +26,12 @@ export function redisPublisher(options: RedisPublisherOptions): Publisher {
     async send(messages, signal) {
       const small = messages.filter(({ bytes }) => bytes.length <= maxBytes)
       if (signal.aborted) return messages.map(() => givenUp)
-      const answers = await untilAborted(redis.pipeline(small.map(commandOf)), signal)
+      const answers = await unlessAborted(redis.pipeline(small.map(commandOf)), signal, () => givenUp).catch(
+        (reason: unknown) => {
+          if (reason !== givenUp) throw reason
+          return undefined
+        },
+      )
       const became = new Map(
         small.map((message, at) => [message, answers === undefined ? givenUp : sentOf(answers[at])]),
       )
@@ -35,24 +41,57 @@ export function redisPublisher(options: RedisPublisherOptions): Publisher {
   }
 }
 
-const givenUp: Sent = { kind: 'again', error: 'The sending was given up before Redis answered.' }
+const givenUp: Sent = { kind: 'again', error: 'The send was aborted before Redis answered.' }
 
 function tooLarge({ to, bytes }: Outgoing, maxBytes: number): Sent {
-  return { kind: 'never', error: `The message for ${to} has ${bytes.length} bytes; at most ${maxBytes} are sent.` }
+  return { kind: 'never', error: `The message for ${to} has ${bytes.length} bytes; the limit is ${maxBytes}.` }
 }
 
 function sentOf(answer: Reply | ToolError | undefined): Sent {
   if (!ToolError.is(answer)) return { kind: 'sent' }
-  const error = answer.retryable ? answer.message : `${answer.message} It said ${String(answer.details?.reply)}.`
+  const error = answer.retryable ? answer.message : `${answer.message} Redis answered ${String(answer.details?.reply)}.`
   return { kind: answer.retryable ? 'again' : 'never', error }
 }
 
-/** Undefined when the signal comes first; the work goes on unheard. */
-async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
-  let abort = (): void => {}
-  const aborted = new Promise<undefined>((resolve) => {
-    abort = () => resolve(undefined)
-    signal.addEventListener('abort', abort, { once: true })
-  })
-  return Promise.race([work, aborted]).finally(() => signal.removeEventListener('abort', abort))
+/** A record as a hash with a time to live. */
+interface TaskHash {
+  readonly key: string
+  /** One of the fields is `status`. */
+  readonly fields: { readonly [name: string]: string }
+  readonly ttlMs: number
+}
+
+/**
+ * Stores the records of background tasks as hashes. Each command touches one key, so that it works on any server of a
+ * cluster; `status` distinguishes a record that begins from one that has ended.
+ * - Errors: STORE_UNAVAILABLE, not retryable when the key has another type.
+ */
+export function redisTaskRecords(redis: Pick<RedisConnections, 'call' | 'pipeline'>) {
+  const write = async ({ key, fields, ttlMs }: TaskHash): Promise<void> => {
+    const commands: Command[] = [
+      ['HSET', key, ...Object.entries(fields).flat()],
+      ['PEXPIRE', key, ttlMs],
+    ]
+    const failed = (await redis.pipeline(commands)).find((answer) => ToolError.is(answer))
+    if (ToolError.is(failed)) throw failed
+  }
+  return {
+    /** Begins a record, unless it exists; resolves with whether it did. A partly written record is written again. */
+    async open(task: TaskHash): Promise<boolean> {
+      const { key, fields } = task
+      const { status = 'running' } = fields
+      const isNew = (await redis.call(['HSETNX', key, 'status', status])) === 1
+      const found = isNew ? status : String(await redis.call(['HGET', key, 'status']))
+      if (found !== status) return false
+      await write(task)
+      return true
+    },
+    /** Completes a record; does not create one. */
+    async close(task: TaskHash): Promise<void> {
+      if ((await redis.call(['EXISTS', task.key])) === 1) await write(task)
+    },
+    async drop(key: string): Promise<void> {
+      await redis.call(['DEL', key])
+    },
+  }
 }

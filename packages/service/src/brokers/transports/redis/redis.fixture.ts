@@ -31,11 +31,11 @@ export function redisForFile(options: RedisOptions = {}): RedisForFile {
 }
 
 export interface RedisForFile {
-  /** Rejects when there is none to be had. */
+  /** Rejects when Redis is not installed. */
   shared(): Promise<RedisServer>
-  /** The same, and then the test is skipped. */
+  /** The same; skips the test when Redis is not installed. */
   server(t: TestContext): Promise<RedisServer>
-  /** Connections of a test's own, which are closed after it. */
+  /** Connections for one test, closed after it. */
   open(t: TestContext, how?: Partial<OpenRedisOptions>): Promise<RedisConnections>
 }
 

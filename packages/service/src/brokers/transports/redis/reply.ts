@@ -1,9 +1,9 @@
 import { ToolError } from '@gantry/contract'
 
-/** What a server answers: text as bytes, because nobody knows before who wrote it. */
+/** A reply of the server: text as bytes, because any client may have written it. */
 export type Reply = Buffer | number | null | readonly Reply[]
 
-/** What a command is made of, its name first. */
+/** A command: its name, then its arguments. */
 export type Command = readonly [string, ...(string | number | Buffer)[]]
 
 export function textOf(reply: Reply | undefined): string {
@@ -14,14 +14,14 @@ export function listOf(reply: Reply | undefined): readonly Reply[] {
   return isList(reply) ? reply : []
 }
 
-/** The answer is a number, or the digits of one. */
+/** A number, or the number that the digits of a text are. */
 export function numberOf(reply: Reply | undefined): number | undefined {
   if (typeof reply === 'number') return reply
   const digits = textOf(reply)
   return /^\d+$/.test(digits) ? Number(digits) : undefined
 }
 
-/** Names and values in turns, as the server tells of a thing; of a name that comes twice the last value counts. */
+/** A reply of alternating names and values as a map; the last value of a repeated name counts. */
 export function fieldsOf(reply: Reply | undefined): ReadonlyMap<string, Reply> {
   const flat = listOf(reply)
   const fields = new Map<string, Reply>()
@@ -33,37 +33,41 @@ function isList(reply: Reply | undefined): reply is readonly Reply[] {
   return Array.isArray(reply)
 }
 
-/** Answers that say that the server cannot do it now, and may be able to later. */
+/** Error replies of conditions that pass. */
 const passing = new Set(
   'LOADING BUSY READONLY MASTERDOWN CLUSTERDOWN TRYAGAIN NOREPLICAS OOM MISCONF UNBLOCKED UNKILLABLE'.split(' '),
 )
 
 /**
- * Any failure of a command as STORE_UNAVAILABLE. What the server refused for good is not retryable, and
- * `details.reply` has the first word of what it said; when the command may have been done all the same,
- * `details.outcome` is `unknown`. The client's own errors carry the command with its arguments, the password among
- * them, so nothing but the words of the message is kept.
+ * Any failure of a command as STORE_UNAVAILABLE. A refusal for good is not retryable, and `details.reply` has its first
+ * word; when the command may have been executed all the same, `details.outcome` is `unknown`. The client's own errors
+ * carry the command with its arguments, the password among them, so only the text of the message is kept.
  */
 export function redisError(error: unknown): ToolError {
   if (ToolError.is(error)) return error
   const { name, message } = error instanceof Error ? error : new Error(String(error))
-  // What follows is a copy of the arguments.
-  const said = message.split(', with args')[0]?.slice(0, 200) ?? ''
-  const cause = Object.assign(new Error(said), { name })
+  // The rest of the message is a copy of the arguments.
+  const text = message.split(', with args')[0]?.slice(0, 200) ?? ''
+  const cause = Object.assign(new Error(text), { name })
   if (name !== 'ReplyError') {
-    const unsent = said.startsWith("Stream isn't writeable") || said.startsWith("Cluster isn't ready")
-    return new ToolError('STORE_UNAVAILABLE', 'Redis cannot be reached or does not answer.', {
+    const unsent = text.startsWith("Stream isn't writeable") || text.startsWith("Cluster isn't ready")
+    return new ToolError('STORE_UNAVAILABLE', 'Redis is unreachable or does not answer.', {
       cause,
       ...(unsent ? {} : { effect: 'possible', details: { outcome: 'unknown' } }),
     })
   }
-  const reply = /^[A-Z]+/.exec(said)?.[0] ?? 'ERR'
+  const reply = /^[A-Z]+/.exec(text)?.[0] ?? 'ERR'
   return passing.has(reply)
-    ? new ToolError('STORE_UNAVAILABLE', 'Redis cannot take commands now.', { cause, details: { reply } })
+    ? new ToolError('STORE_UNAVAILABLE', 'Redis cannot execute commands now.', { cause, details: { reply } })
     : new ToolError('STORE_UNAVAILABLE', 'Redis refused a command.', { cause, details: { reply }, retryable: false })
 }
 
-/** The first word of what the server said when it refused. */
+/** The first word of the server's error reply. */
 export function refusalOf(error: unknown): unknown {
   return ToolError.is(error) ? error.details?.reply : undefined
+}
+
+/** The reason of a wait for a reply that was aborted. */
+export function abortedWait(cause: unknown): ToolError {
+  return new ToolError('CANCELLED', 'The wait was aborted.', { cause })
 }

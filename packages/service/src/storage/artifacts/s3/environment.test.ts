@@ -8,7 +8,7 @@ import { buffer } from 'node:stream/consumers'
 import { type TestContext, test } from 'node:test'
 import { ownPlace, played } from './server.fixture.ts'
 
-/** Everything in the environment and in files of the user by which the library can be sent elsewhere. */
+/** Every variable and user file by which the AWS SDK can be redirected. */
 async function misleading(t: TestContext, trap: string): Promise<NodeJS.ProcessEnv> {
   const home = await mkdtemp(join(tmpdir(), 'gantry-aws-'))
   t.after(() => rm(home, { recursive: true, force: true }))
@@ -17,26 +17,42 @@ async function misleading(t: TestContext, trap: string): Promise<NodeJS.ProcessE
   await writeFile(join(home, 'credentials'), '[default]\naws_access_key_id = trap\naws_secret_access_key = trap\n')
   return {
     ...process.env,
-    ...{ HOME: home, AWS_CONFIG_FILE: join(home, 'config'), AWS_SHARED_CREDENTIALS_FILE: join(home, 'credentials') },
-    ...{ AWS_ACCESS_KEY_ID: 'trap', AWS_SECRET_ACCESS_KEY: 'trap', AWS_SESSION_TOKEN: 'trap' },
-    ...{ AWS_ENDPOINT_URL: trap, AWS_ENDPOINT_URL_S3: trap, AWS_REGION: 'eu-trap-1', AWS_DEFAULT_REGION: 'eu-trap-1' },
-    ...{ AWS_CONTAINER_CREDENTIALS_FULL_URI: `${trap}/container`, AWS_EC2_METADATA_SERVICE_ENDPOINT: trap },
-    ...{ AWS_DEFAULTS_MODE: 'auto', AWS_USE_FIPS_ENDPOINT: 'true', AWS_USE_DUALSTACK_ENDPOINT: 'true' },
-    ...{ AWS_MAX_ATTEMPTS: '9', AWS_RETRY_MODE: 'adaptive', AWS_REQUEST_CHECKSUM_CALCULATION: 'WHEN_SUPPORTED' },
-    ...{ HTTP_PROXY: trap, HTTPS_PROXY: trap, http_proxy: trap },
+    HOME: home,
+    AWS_CONFIG_FILE: join(home, 'config'),
+    AWS_SHARED_CREDENTIALS_FILE: join(home, 'credentials'),
+    AWS_ACCESS_KEY_ID: 'trap',
+    AWS_SECRET_ACCESS_KEY: 'trap',
+    AWS_SESSION_TOKEN: 'trap',
+    AWS_ENDPOINT_URL: trap,
+    AWS_ENDPOINT_URL_S3: trap,
+    AWS_REGION: 'eu-trap-1',
+    AWS_DEFAULT_REGION: 'eu-trap-1',
+    AWS_CONTAINER_CREDENTIALS_FULL_URI: `${trap}/container`,
+    AWS_EC2_METADATA_SERVICE_ENDPOINT: trap,
+    AWS_DEFAULTS_MODE: 'auto',
+    AWS_USE_FIPS_ENDPOINT: 'true',
+    AWS_USE_DUALSTACK_ENDPOINT: 'true',
+    AWS_MAX_ATTEMPTS: '9',
+    AWS_RETRY_MODE: 'adaptive',
+    AWS_REQUEST_CHECKSUM_CALCULATION: 'WHEN_SUPPORTED',
+    HTTP_PROXY: trap,
+    HTTPS_PROXY: trap,
+    http_proxy: trap,
   }
 }
 
 async function run(env: NodeJS.ProcessEnv, program: string): Promise<string> {
   const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
-    ...{ env, cwd: import.meta.dirname, stdio: ['ignore', 'pipe', 'pipe'] },
+    env,
+    cwd: import.meta.dirname,
+    stdio: ['ignore', 'pipe', 'pipe'],
   })
   const closed = once(child, 'close')
   const [out, err] = await Promise.all([buffer(child.stdout), buffer(child.stderr), closed])
   return `${out}${err}`.trim()
 }
 
-test('no variable of the environment and no file of the user sends us elsewhere or lends us a key', async (t) => {
+test('environment variables and AWS config files change neither the endpoint nor the credentials', async (t) => {
   const { options } = await ownPlace(t)
   const trapped: string[] = []
   const trap = await played(t, (incoming, outgoing) => {
@@ -62,7 +78,7 @@ test('no variable of the environment and no file of the user sends us elsewhere 
   assert.match(trapped.join(), /Credential=trap\/\d+\/eu-trap-1/)
 })
 
-test('without an endpoint the request goes to Amazon, whatever the environment says', async (t) => {
+test('without an endpoint requests go to Amazon S3, whatever the environment sets', async (t) => {
   const trapped: string[] = []
   const trap = await played(t, (incoming, outgoing) => {
     trapped.push(incoming.url ?? '')

@@ -16,7 +16,7 @@ async function storeAt(t: TestContext, listener: RequestListener, timeoutMs = 10
   return s3Artifacts(optionsFor(await played(t, listener), timeoutMs))
 }
 
-/** The error that some work ends with. */
+/** The error that `work` rejects with. */
 async function faultOf(work: Promise<unknown>): Promise<ToolError> {
   const error = await work.then(
     () => assert.fail('it did not fail'),
@@ -26,25 +26,25 @@ async function faultOf(work: Promise<unknown>): Promise<ToolError> {
   return error
 }
 
-test('a wrong key, a wrong bucket and a wrong region are not tried again, and no message holds a secret', async (t) => {
+test('a wrong key, bucket or region is not retryable, and the error contains no secret', async (t) => {
   const { options: right } = await ownPlace(t)
   const wrong = [
     [{ secretAccessKey: 'not-the-secret' }, /refuses the key/],
-    [{ accessKeyId: 'nobody' }, /refuses the key|answers with an error/],
-    [{ bucket: 'no-such-bucket' }, /no-such-bucket.* does not exist; make it/],
+    [{ accessKeyId: 'missing' }, /refuses the key|answers with an error/],
+    [{ bucket: 'no-such-bucket' }, /no-such-bucket.* does not exist; create it/],
     [{ region: 'eu-west-7' }, /correct `s3.region`/],
   ] as const
   for (const [change, message] of wrong) {
     const error = await faultOf(s3Artifacts({ ...right, ...change }).put(Buffer.from('x'), options))
     assert.deepEqual([error.code, error.retryable], ['STORE_UNAVAILABLE', false])
     assert.match(error.message, message)
-    for (const secret of [right.secretAccessKey, 'not-the-secret', right.accessKeyId, 'nobody']) {
+    for (const secret of [right.secretAccessKey, 'not-the-secret', right.accessKeyId, 'missing']) {
       assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes(secret))
     }
   }
 })
 
-test('answers of a server that is away for a moment may be tried again, and are asked for three times', async (t) => {
+test('a server error is retryable, and a request is tried three times', async (t) => {
   const asked: string[] = []
   const store = await storeAt(t, (incoming, outgoing) => {
     asked.push(incoming.method ?? '')
@@ -61,13 +61,13 @@ test('answers of a server that is away for a moment may be tried again, and are 
   for (const work of works) assert.equal((await faultOf(work())).code, 'STORE_UNAVAILABLE')
 })
 
-test('a server that is not there is STORE_UNAVAILABLE', async () => {
+test('an unreachable server is STORE_UNAVAILABLE and retryable', async () => {
   const error = await faultOf(s3Artifacts(optionsFor('http://127.0.0.1:1', 5_000)).put(Buffer.from('x'), options))
   assert.deepEqual([error.code, error.retryable], ['STORE_UNAVAILABLE', true])
   assert.match(inspect(error.cause), /ECONNREFUSED/)
 })
 
-test('what the server writes into an error is shown nowhere', async (t) => {
+test('the error contains no text from the server’s response', async (t) => {
   const hostile = '\u001b[31mvery-secret-key\r\n<script>'
   const store = await storeAt(t, (incoming, outgoing) => {
     incoming.resume()
@@ -101,7 +101,7 @@ test('a redirect to another host is not followed', async (t) => {
   assert.deepEqual(lured, ['/control'])
 })
 
-test('a server that never answers, or asks us to wait for hours, is given up in time', async (t) => {
+test('timeoutMs ends a request to a server that does not answer or sends a long retry-after', async (t) => {
   const silent = await storeAt(t, (incoming) => void incoming.resume(), 300)
   assert.equal((await faultOf(silent.put(Buffer.from('x'), options))).code, 'STORE_UNAVAILABLE')
   const patient = await storeAt(
@@ -118,7 +118,7 @@ test('a server that never answers, or asks us to wait for hours, is given up in 
   assert.equal((await faultOf(listed)).code, 'STORE_UNAVAILABLE')
 })
 
-test('an answer without end is given up, whether it is an error or a list', async (t) => {
+test('an endless response is aborted, whether it is an error or a list', async (t) => {
   const sent = { bytes: 0 }
   for (const status of [400, 200]) {
     const store = await storeAt(t, (incoming, outgoing) => {
@@ -137,7 +137,7 @@ test('an answer without end is given up, whether it is an error or a list', asyn
   assert.ok(sent.bytes > 4_194_304 && sent.bytes < 200_000_000, `${sent.bytes} bytes were sent`)
 })
 
-test('a body that stops coming ends the stream in time, and never looks complete', async (t) => {
+test('a body that stalls fails the stream after timeoutMs', async (t) => {
   const store = await storeAt(
     t,
     (_, outgoing) => {
@@ -149,7 +149,7 @@ test('a body that stops coming ends the stream in time, and never looks complete
   assert.equal((await faultOf(buffer(await store.read(digest, undefined, signal)))).code, 'STORE_UNAVAILABLE')
 })
 
-test('a connection that breaks within a body ends the stream', async (t) => {
+test('a connection that breaks within a body fails the stream', async (t) => {
   const store = await storeAt(t, (_, outgoing) => {
     outgoing.writeHead(200, { 'content-length': '100000' })
     outgoing.write(Buffer.alloc(50_000), () => outgoing.destroy())
@@ -157,7 +157,7 @@ test('a connection that breaks within a body ends the stream', async (t) => {
   assert.equal((await faultOf(buffer(await store.read(digest, undefined, signal)))).code, 'STORE_UNAVAILABLE')
 })
 
-test('a range is exactly the bytes asked for, or an error', async (t) => {
+test('a ranged read returns exactly the requested bytes or fails', async (t) => {
   const answer = { status: 206, range: 'bytes 10-19/100', bytes: 10 }
   const store = await storeAt(t, (_, outgoing) => {
     outgoing.writeHead(answer.status, answer.range === '' ? {} : { 'content-range': answer.range })

@@ -2,17 +2,17 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ToolError } from '@gantry/contract'
 import type { S3Options } from '../../../config/broker-settings.ts'
-import { placeOf } from './options.ts'
+import { placeOf } from './client.ts'
 
 const right: S3Options = { region: 'eu-central-1', bucket: 'files', accessKeyId: 'id', secretAccessKey: 'hush' }
 
-test('without an endpoint it is the one of the region', () => {
+test('the endpoint defaults to Amazon’s of the region', () => {
   assert.equal(placeOf(right).endpoint, 'https://s3.eu-central-1.amazonaws.com')
   assert.equal(placeOf({ ...right, region: 'cn-north-1' }).endpoint, 'https://s3.cn-north-1.amazonaws.com.cn')
   assert.equal(placeOf({ ...right, endpoint: 'http://127.0.0.1:9000/' }).endpoint, 'http://127.0.0.1:9000')
 })
 
-test('wrong options are named by their place, and never by what they hold', () => {
+test('an invalid option is refused with its path, without its value', () => {
   const wrong: readonly [keyof S3Options, unknown][] = [
     ['region', ''],
     ['region', 'eu/../x'],

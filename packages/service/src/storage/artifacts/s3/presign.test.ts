@@ -1,17 +1,19 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { presignedUrl, s3Artifacts } from '../s3.ts'
-import { placeOf } from './options.ts'
+import { placeOf } from './client.ts'
 import { ownPlace } from './server.fixture.ts'
 
 const { signal } = new AbortController()
 const options = { maxBytes: 1_000, signal }
 const download = { name: 'report.txt', mimeType: 'text/plain', expiresMs: 60_000, signal }
 
-test('a URL is signed as in the example of Amazon’s documentation', () => {
+test('presignedUrl matches the example in the AWS documentation', () => {
   const place = placeOf({
     endpoint: 'https://s3.amazonaws.com',
-    ...{ region: 'us-east-1', bucket: 'examplebucket', accessKeyId: 'AKIAIOSFODNN7EXAMPLE' },
+    region: 'us-east-1',
+    bucket: 'examplebucket',
+    accessKeyId: 'AKIAIOSFODNN7EXAMPLE',
     secretAccessKey: 'wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY',
   })
   const signed = { key: 'test.txt', query: {}, expiresSeconds: 86_400, at: new Date('2013-05-24T00:00:00Z') }
@@ -24,7 +26,7 @@ test('a URL is signed as in the example of Amazon’s documentation', () => {
   )
 })
 
-test('whoever has the URL downloads the one file, under a name that does no harm', async (t) => {
+test('a presigned URL downloads the file under a sanitized name and type', async (t) => {
   const { options: where } = await ownPlace(t)
   const store = s3Artifacts(where)
   const { digest } = await store.put(Buffer.from('mine'), options)
@@ -46,7 +48,7 @@ test('whoever has the URL downloads the one file, under a name that does no harm
   assert.equal(svg.headers.get('content-type'), 'application/octet-stream')
 })
 
-test('the URL allows no other file, method, header or time', async (t) => {
+test('a changed presigned URL, or another method, is refused with 403', async (t) => {
   const { options: where } = await ownPlace(t)
   const store = s3Artifacts(where)
   const mine = await store.put(Buffer.from('mine'), options)
@@ -80,7 +82,7 @@ test('the URL allows no other file, method, header or time', async (t) => {
   assert.equal(await (await fetch(url)).text(), 'mine')
 })
 
-test('no URL is good for more than five minutes, and an expired one for nothing', async (t) => {
+test('a presigned URL is valid for at most five minutes, and an expired one is refused', async (t) => {
   const { options: where } = await ownPlace(t)
   const store = s3Artifacts(where)
   const { digest } = await store.put(Buffer.from('mine'), options)

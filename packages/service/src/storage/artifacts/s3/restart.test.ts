@@ -8,7 +8,7 @@ import { ownPlace } from './server.fixture.ts'
 const { signal } = new AbortController()
 const options = { maxBytes: 1_000_000, signal }
 
-test('a server that dies is STORE_UNAVAILABLE; what was put is there when it is back', async (t) => {
+test('a put to a killed server is STORE_UNAVAILABLE, and earlier files are readable after its restart', async (t) => {
   const { server, options: where } = await ownPlace(t, 2_000)
   const store = s3Artifacts(where)
   const content = randomBytes(100_000)
@@ -19,7 +19,7 @@ test('a server that dies is STORE_UNAVAILABLE; what was put is there when it is 
   assert.deepEqual(await buffer(await store.read(digest, undefined, signal)), content)
 })
 
-test('a server that hangs is STORE_UNAVAILABLE, and is used again when it goes on', async (t) => {
+test('a put to a suspended server is STORE_UNAVAILABLE, and works after it resumes', async (t) => {
   const { server, options: where } = await ownPlace(t, 600)
   const store = s3Artifacts(where)
   server.pause()

@@ -8,22 +8,22 @@ import { type S3Server, startS3 } from '../../../../../../scripts/engines/s3.ts'
 import { startToxiproxy, type Toxiproxy } from '../../../../../../scripts/engines/toxiproxy.ts'
 import type { S3Options } from '../../../config/broker-settings.ts'
 
-/** A place in the bucket of a real server that only one test uses, and what really is there. */
+/** A prefix in the bucket of a real server that only one test uses, with direct access to it. */
 export interface OwnPlace {
   readonly server: S3Server
   readonly options: S3Options & { readonly prefix: string }
-  /** A client that knows nothing of our rules. */
+  /** A plain S3 client. */
   readonly raw: S3
   keyOf(digest: string): string
-  /** The folder where the server keeps the objects of this place as files. */
+  /** The folder where the server stores the objects of this prefix. */
   readonly files: string
-  /** Objects, and uploads that were neither completed nor ended. */
+  /** The number of objects and of incomplete uploads. */
   count(): Promise<number>
 }
 
 const shared: { s3?: Promise<S3Server>; toxiproxy?: Promise<Toxiproxy> } = {}
 
-/** One server for all tests of the file; where it cannot be had they are skipped, unless engines are required. */
+/** One server for all tests of a file; tests are skipped when it cannot be started, unless engines are required. */
 async function engine<T>(t: TestContext, start: Promise<T>): Promise<T> {
   return start.catch((error: Error) => {
     if (process.env.GANTRY_ENGINES !== 'required') t.skip(error.message)
@@ -53,7 +53,8 @@ export async function ownPlace(t: TestContext, timeoutMs = 20_000): Promise<OwnP
   const raw = new S3({ endpoint, region, forcePathStyle: true, credentials: { accessKeyId, secretAccessKey } })
   t.after(() => raw.destroy())
   return {
-    ...{ server, raw },
+    server,
+    raw,
     options: { endpoint, region, bucket, accessKeyId, secretAccessKey, prefix, forcePathStyle: true, timeoutMs },
     keyOf: (digest) => `${prefix}/${digest.slice(7, 9)}/${digest.slice(7)}`,
     files: join(server.folder, 'data', bucket, prefix),
@@ -65,7 +66,7 @@ export async function ownPlace(t: TestContext, timeoutMs = 20_000): Promise<OwnP
   }
 }
 
-/** A server that is ours to play, on loopback; gone with the test. */
+/** A scripted HTTP server on loopback, closed with the test. */
 export async function played(t: TestContext, listener: RequestListener): Promise<string> {
   const server = createServer(listener)
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -76,7 +77,7 @@ export async function played(t: TestContext, listener: RequestListener): Promise
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
-/** Passes a request on to the real server, with another body when one is given. */
+/** Forwards a request to the real server, with another body when one is given. */
 export function passOn(port: number, incoming: IncomingMessage, outgoing: ServerResponse, body?: Uint8Array): void {
   const { method, url: path, headers } = incoming
   const onward = request({ port, method, path, headers }, (answer) => {
@@ -88,7 +89,7 @@ export function passOn(port: number, incoming: IncomingMessage, outgoing: Server
   else onward.end(body)
 }
 
-/** The options for a server that is played. */
+/** The options for a scripted server. */
 export function optionsFor(endpoint: string, timeoutMs: number): S3Options {
   const keys = { accessKeyId: 'AKIDEXAMPLE', secretAccessKey: 'very-secret-key', sessionToken: 'very-secret-token' }
   return { endpoint, region: 'us-east-1', bucket: 'bucket', ...keys, forcePathStyle: true, timeoutMs }

@@ -6,14 +6,12 @@ import type { CompletedPart } from '@aws-sdk/client-s3'
 import { ToolError } from '@gantry/contract'
 import type { Content, PutOptions, StoredFile } from '../artifact-store.ts'
 import { createDigest, digitsOf, piecesOf } from '../content.ts'
-import type { S3Call } from './client.ts'
-import { isAbsent, wrongAnswer } from './faults.ts'
-import type { S3Place } from './options.ts'
+import { isAbsent, type S3Call, type S3Location, wrongAnswer } from './client.ts'
 
-/** Where an upload goes. */
+/** The target of an upload. */
 interface Target {
   readonly call: S3Call
-  readonly place: S3Place
+  readonly place: S3Location
   readonly key: string
   readonly signal: AbortSignal
 }
@@ -23,8 +21,8 @@ const hourMs = 3_600_000
 const dayMs = 24 * hourMs
 
 /**
- * Sends content whose digest is known. The server checks what it got by the checksums and only then shows the object, so
- * that it is there whole or not at all, and replaces one that is wrong.
+ * Uploads content whose digest is known. The server verifies the checksums before the object becomes visible, so that
+ * it is complete or missing, and replaces a corrupted one.
  */
 export async function upload(gathered: Gathered, target: Target): Promise<void> {
   if (gathered.bytes <= memoryBytes) return sendWhole(gathered, target)
@@ -47,7 +45,7 @@ async function sendWhole({ digest, bytes, part }: Gathered, { call, place, key, 
   if (ChecksumSHA256 !== checksum) throw wrongAnswer(place)
 }
 
-/** Nobody is shown an object by its type: who may read it is told the type by the row that names it. */
+/** The content type of every object; readers get the real type from the row that names the object. */
 const type = 'application/octet-stream'
 
 interface Part {
@@ -66,13 +64,13 @@ async function partsOf({ bytes, part }: Gathered): Promise<Part[]> {
   return parts
 }
 
-/** The checksum of an object that was sent in parts is one over theirs. */
+/** The checksum of a multipart object is computed over the checksums of its parts. */
 function wholeChecksum(parts: readonly Part[]): string {
   const all = Buffer.concat(parts.map(({ checksum }) => checksum))
   return `${sha256(all).toString('base64')}-${parts.length}`
 }
 
-/** Whether exactly this was sent within the hour; what is older is sent again, because its age is that of the last put. */
+/** Whether exactly this content was put within the hour. Older content is sent again, to renew its age. */
 async function isThere(gathered: Gathered, parts: readonly Part[], target: Target): Promise<boolean> {
   const { call, place, key, signal } = target
   const found = await call(
@@ -90,8 +88,8 @@ async function isThere(gathered: Gathered, parts: readonly Part[], target: Targe
 }
 
 /**
- * Starts an upload, sends its parts one after another and completes it, or ends it so that the server forgets them.
- * Should the server be away even for that, the next one to send a large object does it after a day.
+ * Starts a multipart upload, sends its parts one after another and completes or aborts it. When the abort fails too,
+ * the next large upload aborts it after a day.
  */
 async function sendParts({ part }: Gathered, parts: readonly Part[], target: Target): Promise<void> {
   const { call, place, key, signal } = target
@@ -126,7 +124,7 @@ async function sendParts({ part }: Gathered, parts: readonly Part[], target: Tar
   }
 }
 
-/** Ends uploads that nobody will complete. Who may not list them has the bucket do it, by a rule of its own. */
+/** Aborts abandoned uploads. Without the permission to list them, a lifecycle rule of the bucket must do it. */
 async function endOldUploads({ call, place, signal }: Target): Promise<void> {
   const { bucket: Bucket, prefix } = place
   const listed = await call(
@@ -146,19 +144,19 @@ function sha256(bytes: Uint8Array): Buffer {
   return createHash('sha256').update(bytes).digest()
 }
 
-/** Content that is here as a whole, so that its digest is known before its first byte is sent. */
+/** Buffered content, whose digest is known before its first byte is sent. */
 interface Gathered extends StoredFile {
-  /** The bytes from `start` on, up to but without `end`. */
+  /** The bytes from `start`, up to and excluding `end`. */
   part(start: number, end: number): Promise<Uint8Array>
   close(): Promise<void>
 }
 
-/** What is larger waits in a file. */
+/** Larger content is buffered in a file. */
 const memoryBytes = 8_388_608
 
 /**
- * Takes content in, up to the limit: in memory, or in a file without a name when it comes in pieces and is large. So it
- * takes as much room in the folder for temporary files as is being put at a time, and nothing stays when we die.
+ * Buffers content up to the limit: in memory, or in an unlinked temporary file when it is streamed and large. The file
+ * disappears with the process.
  */
 export async function gather(content: Content, { maxBytes, signal }: PutOptions): Promise<Gathered> {
   const digest = createDigest()
@@ -195,13 +193,13 @@ function inFile(file: FileHandle, known: StoredFile): Gathered {
   return {
     ...known,
     async part(start, end) {
-      const room = Buffer.alloc(end - start)
-      for (let at = 0; at < room.length; ) {
-        const { bytesRead } = await onDisk(file.read(room, at, room.length - at, start + at))
+      const buffer = Buffer.alloc(end - start)
+      for (let at = 0; at < buffer.length; ) {
+        const { bytesRead } = await onDisk(file.read(buffer, at, buffer.length - at, start + at))
         if (bytesRead === 0) throw diskFault(undefined)
         at += bytesRead
       }
-      return room
+      return buffer
     },
     close: () => file.close(),
   }

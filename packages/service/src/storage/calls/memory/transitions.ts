@@ -1,4 +1,4 @@
-import { freesKey, shareOf } from '../call-facts.ts'
+import { freesKey, needLabel, shareOf, unrunEnding } from '../call-facts.ts'
 import type {
   AdmittedCall,
   Claim,
@@ -9,8 +9,6 @@ import type {
   Share,
   Submitted,
 } from '../call-store.ts'
-import { needLabel } from '../needed-tools.ts'
-import { unrunEnding } from '../outcomes.ts'
 import { auditOf, fillSlots, type Live, type Memory, mayHaveRun, noteAttempt } from './state.ts'
 
 export function claim(memory: Memory, max: number, options: ClaimOptions): readonly Claim[] {
@@ -47,18 +45,18 @@ export function claim(memory: Memory, max: number, options: ClaimOptions): reado
   return taken.map((one) => lease(memory, one, options))
 }
 
-/** Calls of a tenant that a worker may have, in order, as many as the limits of the tenant and its principals leave. */
+/** Calls of a tenant that a worker may claim, in order, within the concurrency limits of tenant and principals. */
 function claimable(calls: readonly Live[], held: readonly Live[], share: Share, options: ClaimOptions): Live[] {
   const limits = new Map(Object.entries(share.principals ?? {}))
-  const room = new Map<string, number>()
-  const roomOf = (who: string): number => {
+  const freeSlots = new Map<string, number>()
+  const freeSlotsOf = (who: string): number => {
     const limit = limits.get(who) ?? limits.get('*') ?? Number.POSITIVE_INFINITY
-    return room.get(who) ?? limit - held.filter(({ call }) => call.identity.principal === who).length
+    return freeSlots.get(who) ?? limit - held.filter(({ call }) => call.identity.principal === who).length
   }
   const allowed = calls.filter(({ call, needs, kept }) => {
     const { principal } = call.identity
-    if (!fits(call, options) || (kept && !hasNeed(needs, options)) || roomOf(principal) <= 0) return false
-    room.set(principal, roomOf(principal) - 1)
+    if (!fits(call, options) || (kept && !hasNeed(needs, options)) || freeSlotsOf(principal) <= 0) return false
+    freeSlots.set(principal, freeSlotsOf(principal) - 1)
     return true
   })
   return allowed.slice(0, Math.max(0, (share.concurrency ?? Number.POSITIVE_INFINITY) - held.length))
@@ -68,7 +66,7 @@ function byPriority(a: Live, b: Live): number {
   return (b.call.priority ?? 0) - (a.call.priority ?? 0) || a.place - b.place
 }
 
-/** Gives a call that nobody holds to a new holder. */
+/** Leases a call to a worker. */
 function lease({ now, records }: Memory, live: Live, { worker, leaseMs }: ClaimOptions): Claim {
   live.fence += 1
   live.deliveries += 1
@@ -82,12 +80,12 @@ function lease({ now, records }: Memory, live: Live, { worker, leaseMs }: ClaimO
   return { ...plain, begun: deaths > 0, ...(deadline === undefined ? {} : { deadlineMs: deadline - now() }) }
 }
 
-/** Whether it is too late to claim anything. */
+/** Whether `notAfter` has passed. */
 function isLate({ now }: Memory, { notAfter }: ClaimOptions): boolean {
   return notAfter !== undefined && now() > notAfter
 }
 
-/** Whether a worker has all the labels that a call wants. */
+/** Whether a worker has all labels of a call's placement. */
 function fits({ placement = {} }: AdmittedCall, { labels = {} }: ClaimOptions): boolean {
   return Object.entries(placement).every(([label, value]) => Object.hasOwn(labels, label) && labels[label] === value)
 }
@@ -149,13 +147,13 @@ function keyOf({ identity: { tenant, principal }, key }: AdmittedCall): string {
   return key === undefined ? '' : JSON.stringify([tenant, principal, key])
 }
 
-/** The same caller asks for the same under the same name. */
+/** Whether two calls have the same caller, key and fingerprint. */
 function isSame(one: AdmittedCall, other: AdmittedCall): boolean {
   const mine = one.identity.tenant === other.identity.tenant && one.identity.principal === other.identity.principal
   return mine && one.key === other.key && one.fingerprint === other.fingerprint
 }
 
-/** Ends calls whose fence is the present one, held or not. */
+/** Completes calls under their present fence, leased or reclaimed. */
 export function finish(memory: Memory, endings: readonly Ending[]): readonly string[] {
   return end(memory, endings, ({ worker, fence }, ending) => {
     if (ending.fence !== fence) return undefined
@@ -163,7 +161,7 @@ export function finish(memory: Memory, endings: readonly Ending[]): readonly str
   })
 }
 
-/** Ends calls that nobody ran, under a fence that nobody else has, so that nobody takes the outcome for his own. */
+/** Ends calls that no worker ran, under a new fence, so that no late worker takes the outcome for its own. */
 export function endUnrun(memory: Memory, endings: readonly Ending[]): readonly string[] {
   return end(memory, endings, (live, ending) => {
     if (live.fence !== ending.fence || live.leaseUntil !== undefined || mayHaveRun(live)) return undefined
@@ -224,7 +222,7 @@ export function reclaim(memory: Memory, { max, leases = 'expired', notAfter }: R
     isOver(notAfter, time) ? 'none' : leases
   ]
   const leased = live.filter(({ leaseUntil }) => leaseUntil !== undefined && leaseUntil < until)
-  const lost = leased.slice(0, max).map((one) => takeAway(memory, one))
+  const lost = leased.slice(0, max).map((one) => reclaimCall(memory, one))
   const due = live.filter((one) => waits(one) && one.runAt <= time).slice(0, max)
   for (const one of due) {
     one.lane = one.call.slot === undefined ? 'ready' : 'held'
@@ -254,8 +252,8 @@ export function reclaim(memory: Memory, { max, leases = 'expired', notAfter }: R
   }
 }
 
-/** Leaves the fence, so that a late holder may still finish. */
-function takeAway(memory: Memory, live: Live): string {
+/** Reclaims a lease. The fence stays, so that a late worker can still complete the call. */
+function reclaimCall(memory: Memory, live: Live): string {
   noteAttempt(memory, live, 'lost')
   memory.records.audit.push(auditOf(live, 'lost'))
   live.leaseUntil = undefined

@@ -20,7 +20,7 @@ function ahead(store: CallStore, ...calls: readonly AdmittedCall[]): Ahead {
   return sent
 }
 
-/** Keeps every new call from being written until the function it answers is called. */
+/** Blocks inserts of calls until the returned function is called. */
 async function holdUp(database: Database): Promise<() => void> {
   const locked = Promise.withResolvers<void>()
   const { promise: until, resolve: free } = Promise.withResolvers<void>()
@@ -33,7 +33,7 @@ async function holdUp(database: Database): Promise<() => void> {
   return free
 }
 
-test('a claim is there before its call, its end is sent behind it, and both are done as if one had waited', async (t) => {
+test('submitAhead returns a claim before the insert, and its ending is pipelined behind the insert', async (t) => {
   const { database, store, records } = await open(t)
   const free = await holdUp(database)
   const { claims, submitted } = ahead(store, someCall('a'), someCall('b'))
@@ -63,7 +63,7 @@ test('a claim is there before its call, its end is sent behind it, and both are 
   assert.deepEqual(await store.extend(claims.slice(1), 1_000), { lost: [], cancelled: [] })
 })
 
-test('such a claim is what a submission that is waited for would give, but that it is on its way', async (t) => {
+test('a claim of submitAhead equals the claim of the completed submission, apart from `entering`', async (t) => {
   const { store } = await open(t)
   const call = someCall('a', { timeoutMs: 5, trace: '00-1' })
   const { claims, submitted } = ahead(store, call)
@@ -74,17 +74,21 @@ test('such a claim is what a submission that is waited for would give, but that 
   assert.deepEqual(claim, first.claim)
 })
 
-test('what the store would have to decide about is not sent ahead', async (t) => {
+test('submitAhead refuses calls with a key, delay, deadline, priority, slot or placement', async (t) => {
   const { store, records } = await open(t)
   const others: readonly Partial<AdmittedCall>[] = [
-    ...[{ key: 'k' }, { delayMs: 1 }, { deadlineMs: 1_000 }, { priority: 1 }],
-    ...[{ slot: { key: 's', limit: 1 } }, { placement: { zone: 'a' } }],
+    { key: 'k' },
+    { delayMs: 1 },
+    { deadlineMs: 1_000 },
+    { priority: 1 },
+    { slot: { key: 's', limit: 1 } },
+    { placement: { zone: 'a' } },
   ]
   for (const given of others) assert.equal(store.submitAhead?.([someCall('a'), someCall('b', given)], mine), undefined)
   assert.deepEqual((await records()).audit, [])
 })
 
-test('when the line is cut, call and end are in doubt together; what is not there can be handed in again', async (t) => {
+test('a lost connection leaves submission and ending unknown, and a call that was not inserted can be submitted again', async (t) => {
   const { database, store } = await open(t)
   const free = await holdUp(database)
   const { claims, submitted } = ahead(store, someCall('a'))
@@ -99,12 +103,12 @@ test('when the line is cut, call and end are in doubt together; what is not ther
   }
   await entering
   free()
-  assert.equal(store.submitAhead?.([someCall('b')], mine), undefined, 'the line is shut')
+  assert.equal(store.submitAhead?.([someCall('b')], mine), undefined, 'the pipelined connection is closed')
   assert.deepEqual(await store.outcomes([claim]), [])
   assert.equal((await store.submit([someCall('a')], mine))[0]?.kind, 'new')
 })
 
-test('an id that is there already is no new call, and the work on it counts for nothing', async (t) => {
+test('submitAhead with an existing call id yields no new call, and rejects `entering` of its claim', async (t) => {
   const { store, records } = await open(t)
   await store.submit([someCall('a')], mine)
   const alone = ahead(store, someCall('a'))
@@ -112,7 +116,7 @@ test('an id that is there already is no new call, and the work on it counts for 
   assert.equal((await failure(alone.submitted)).code, 'INTERNAL')
   await refused
   const both = ahead(store, someCall('a'), someCall('b'))
-  const there = assert.rejects(both.claims[0]?.entering ?? Promise.resolve(), /was there before/)
+  const there = assert.rejects(both.claims[0]?.entering ?? Promise.resolve(), /exists already/)
   assert.deepEqual(
     (await both.submitted).map(({ kind }) => kind),
     ['duplicate', 'new'],
@@ -121,12 +125,12 @@ test('an id that is there already is no new call, and the work on it counts for 
   assert.equal((await records()).audit.length, 2)
 })
 
-test('an end that the line refuses goes another way, once its call is there', async (t) => {
+test('an ending that the pipelined connection refuses is written over another one, after the insert of its call', async (t) => {
   const { store, records } = await open(t)
   const { claims, submitted } = ahead(store, someCall('a'), someCall('b'))
   const [a, b] = claims
   assert.ok(a !== undefined && b !== undefined)
-  // What cannot be prepared takes those of its name behind it along: here a text that the database does not take.
+  // A failed prepare also fails the statements of the same name behind it: here the text is invalid for the database.
   const wrong = store.finish([someEnding(a, { text: '\u0000' })])
   const right = store.finish([someEnding(b)])
   await assert.rejects(wrong)
@@ -138,7 +142,7 @@ test('an end that the line refuses goes another way, once its call is there', as
   )
 })
 
-test('a call is entering until it is there', async (t) => {
+test('entering() is pending until the call is inserted', async (t) => {
   const { store } = await open(t)
   const { submitted } = ahead(store, someCall('a'))
   const entering = store.entering?.('a')

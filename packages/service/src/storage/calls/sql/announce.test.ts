@@ -1,46 +1,47 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { stub } from '../../../stub.fixture.ts'
 import type { Database } from '../../databases/database.ts'
 import { createAnnouncer } from '../sql.ts'
 
-/** What is announced, statement by statement. */
+/** Collects the payloads that the announcer notifies. */
 function announcing() {
-  const told: string[] = []
+  const announced: string[] = []
   const query = async (_sql: string, [parts]: readonly unknown[] = []) => {
-    told.push(...(JSON.parse(String(parts)) as string[]))
+    announced.push(...(JSON.parse(String(parts)) as string[]))
     return []
   }
-  return { told, announce: createAnnouncer({ query } as unknown as Database) }
+  return { announced, announce: createAnnouncer(stub<Database>({ query })) }
 }
 
-test('what ended together is announced together, a moment later', (t) => {
+test('calls that end within 5 ms are announced in one notification', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
-  const { told, announce } = announcing()
+  const { announced, announce } = announcing()
   announce(['a'])
   announce([])
   announce(['b', 'c'])
-  assert.deepEqual(told, [])
+  assert.deepEqual(announced, [])
   t.mock.timers.tick(5)
-  assert.deepEqual(told, ['a,b,c'])
+  assert.deepEqual(announced, ['a,b,c'])
   announce(['d'])
   t.mock.timers.tick(5)
-  assert.deepEqual(told, ['a,b,c', 'd'])
+  assert.deepEqual(announced, ['a,b,c', 'd'])
 })
 
-test('what only lookers-on can know of is announced later, or with what is in a hurry', (t) => {
+test('calls that are not urgent are announced within 250 ms, or with the next urgent ones', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
-  const { told, announce } = announcing()
+  const { announced, announce } = announcing()
   announce([], ['a'])
   t.mock.timers.tick(200)
   announce([], ['b'])
-  assert.deepEqual(told, [])
+  assert.deepEqual(announced, [])
   t.mock.timers.tick(50)
-  assert.deepEqual(told, ['a,b'])
+  assert.deepEqual(announced, ['a,b'])
   announce([], ['c'])
   announce(['d'], ['e'])
   announce(['f'])
   t.mock.timers.tick(5)
-  assert.deepEqual(told, ['a,b', 'c,d,e,f'])
+  assert.deepEqual(announced, ['a,b', 'c,d,e,f'])
   t.mock.timers.tick(1_000)
-  assert.equal(told.length, 2)
+  assert.equal(announced.length, 2)
 })

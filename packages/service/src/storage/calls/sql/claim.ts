@@ -1,14 +1,14 @@
 import type { EffectClass } from '@gantry/contract'
 import type { Database } from '../../databases/database.ts'
+import { needLabel } from '../call-facts.ts'
 import type { AdmittedCall, Claim, ClaimOptions } from '../call-store.ts'
-import { needLabel } from '../needed-tools.ts'
 import { inTime } from './leases.ts'
 
 /**
- * $1: how many; $2: for how long; $3: the worker; $4: its labels; $5: what it has in hand of each tenant; $6: the shares
- * of tenants, or null; $7: the tenant after which to begin; $8: whether only tenants of which it has nothing get one; $9: the
- * time after which nothing is claimed, or null. While one tenant alone has calls that can be claimed, and
- * nothing limits it, its calls are simply taken. The calls are found by their keys, for the reason in holders.ts.
+ * $1: how many; $2: for how long; $3: the worker; $4: its labels; $5: the number of calls it runs of each tenant; $6: the
+ * shares of tenants, or null; $7: the tenant after which to begin; $8: whether only tenants of which it has nothing get
+ * one; $9: the time after which nothing is claimed, or null. While one tenant alone has calls that can be claimed, and
+ * nothing limits it, its calls are simply taken. The calls are found by their keys, for the reason in leases.ts.
  */
 const claimSql = `
   with ends as materialized (
@@ -87,8 +87,8 @@ type ClaimRow = {
   on_circuit_open: AdmittedCall['onCircuitOpen'] | null
 }
 
-/** Where the turns of this process go on when there are more tenants than one claim looks at. */
-export interface Turns {
+/** The last tenant of this process's claims, where the next claim continues when there are many tenants. */
+export interface Rotation {
   after: string
 }
 
@@ -96,14 +96,21 @@ export async function claim(
   database: Database,
   max: number,
   { worker, leaseMs, labels = {}, busy = {}, newcomers = false, shares, notAfter }: ClaimOptions,
-  turns: Turns,
+  rotation: Rotation,
 ): Promise<readonly Claim[]> {
   const rows = await database.query<ClaimRow>(claimSql, [
-    ...[max, leaseMs, worker, JSON.stringify(labels), JSON.stringify(busy)],
-    ...[shares === undefined ? null : JSON.stringify(shares), turns.after, newcomers, notAfter ?? null],
+    max,
+    leaseMs,
+    worker,
+    JSON.stringify(labels),
+    JSON.stringify(busy),
+    shares === undefined ? null : JSON.stringify(shares),
+    rotation.after,
+    newcomers,
+    notAfter ?? null,
   ])
   const claims = rows.map(claimOf)
-  turns.after = claims.at(-1)?.call.identity.tenant ?? ''
+  rotation.after = claims.at(-1)?.call.identity.tenant ?? ''
   return claims
 }
 
@@ -115,7 +122,7 @@ function claimOf(row: ClaimRow): Claim {
   return deadlineMs === null ? plain : { ...plain, deadlineMs }
 }
 
-/** What the call itself asks for: the label that keeps it for workers with its tool is not part of it. */
+/** The placement of the call itself, without the label of the tool that it waits for. */
 function placementOf({ placement, needs }: ClaimRow): Pick<AdmittedCall, 'placement'> {
   if (placement === null || needs === null) return placement === null ? {} : { placement }
   const { [needLabel(needs)]: _, ...own } = placement

@@ -3,21 +3,30 @@ import { endDetails, freesKey } from '../call-facts.ts'
 import type { Ending, PlainCall } from '../call-store.ts'
 import { holderColumns, inOrder } from './leases.ts'
 
-/** How long whoever ended a call has for answering it, before a relay does. */
+/** How long the process that completed a call has to send its reply before a relay does. */
 const ownAnswer = `interval '15 seconds'`
 
-/** What is known of an ending; `given` is whose call it is where the queue does not say, as in its oldest rows. */
+/** Columns of an ending; `given` is its principal for queue rows without one, which are older than the column. */
 const columns = {
-  ...{ call_id: 'text', fence: 'integer', status: 'text', code: 'text', result: 'text', ref: 'text', bytes: 'integer' },
-  ...{ config: 'text', tool: 'text', given: 'text', details: 'text' },
-} as const
+  call_id: 'text',
+  fence: 'integer',
+  status: 'text',
+  code: 'text',
+  result: 'text',
+  ref: 'text',
+  bytes: 'integer',
+  config: 'text',
+  tool: 'text',
+  given: 'text',
+  details: 'text',
+}
 
-/** Besides, for an answer: where to, and whether this process gives it. */
-const answerColumns = { ...columns, target: 'text', mine: 'boolean' } as const
+/** Additional columns of an ending with a reply: its address, and whether this process sends it. */
+const answerColumns = { ...columns, target: 'text', mine: 'boolean' }
 
 type Columns = { readonly [name: string]: string }
 
-/** $1: the endings. They are locked in their order, one by one; holders.ts says why, and why by their keys only. */
+/** $1: the endings, locked one by one in their order and by key; see leases.ts. */
 const manySql = (names: Columns): string => `
   held as materialized (
     select d.*, q.*
@@ -30,7 +39,7 @@ const manySql = (names: Columns): string => `
     delete from queue where call_id = any (array(select call_id from held))
   )`
 
-/** One parameter for each column; who locks one row only needs no order, and no list. */
+/** One parameter per column; a statement that locks a single row needs no order and no list. */
 const oneSql = (names: Columns): string => `
   held as (
     delete from queue where call_id = $1::text and fence = $2::integer
@@ -39,8 +48,8 @@ const oneSql = (names: Columns): string => `
   )`
 
 /**
- * What of an ending goes on record. Whoever takes a lease away leaves an attempt, so that only of a late holder there can
- * be one already, and looking for it takes a tenth of the time of all.
+ * Records an ending. Only the attempt of a late worker can exist already, because `reclaim` recorded it; looking for it
+ * takes a tenth of the statement's time.
  */
 const keptSql = `
   kept as (
@@ -59,8 +68,8 @@ const keptSql = `
     from held
   )`
 
-/** Who is told over brokers: those who asked for the call, and those who handed it in again and wait. */
-const toldSql = `
+/** Replies over brokers: to the submitter, and to repeated submissions that wait. */
+const answerSql = `
   sent as (
     insert into outbox (call_id, tenant, kind, target, tries, lease_until)
     select call_id, tenant, 'reply', target, mine::integer, case when mine then now() + ${ownAnswer} end
@@ -80,14 +89,14 @@ const statements = {
     many: `with ${manySql(columns)}, ${keptSql} select call_id from held`,
   },
   answered: {
-    one: `with ${oneSql(answerColumns)}, ${keptSql}, ${toldSql}`,
-    many: `with ${manySql(answerColumns)}, ${keptSql}, ${toldSql}`,
+    one: `with ${oneSql(answerColumns)}, ${keptSql}, ${answerSql}`,
+    many: `with ${manySql(answerColumns)}, ${keptSql}, ${answerSql}`,
   },
 }
 
 type PlainEnding = Ending & { readonly plain: PlainCall }
 
-/** Whether the end of the call leads to nothing but a record of it, and an answer over a broker. */
+/** Whether the ending only needs to be recorded and replied over a broker. */
 function isPlain(ending: Ending): ending is PlainEnding {
   const { plain, dead, result } = ending
   const others = dead !== undefined || result.status === 'denied' || (plain?.keyed === true && freesKey(ending))
@@ -95,47 +104,56 @@ function isPlain(ending: Ending): ending is PlainEnding {
 }
 
 /**
- * Ends plain calls for their holders, in about three quarters of the time of the statement for all, and one alone in
- * about half, the disk left out. Answers those that were accepted.
+ * Completes plain calls in about three quarters of the time of the general statement, a single one in about half,
+ * without the time of the disk. Returns those accepted.
  */
 async function finishPlain(
   database: Queries,
   endings: readonly PlainEnding[],
   answers: readonly string[],
 ): Promise<readonly string[]> {
-  const rows = inOrder(endings).map((ending) => plainRowOf(ending, answers))
   const quiet = endings.every(({ plain }) => isQuiet(plain))
   const { one, many } = quiet ? statements.quiet : statements.answered
-  const names = Object.keys(quiet ? columns : answerColumns) as (keyof PlainRow)[]
-  const [row, ...more] = rows
-  const accepted =
-    row !== undefined && more.length === 0
-      ? await database.query<{ call_id: string }>(
-          one,
-          names.map((name) => row[name] ?? null),
-        )
-      : await database.query<{ call_id: string }>(many, [JSON.stringify(rows)])
-  return accepted.map(({ call_id }) => call_id)
+  const [ending, ...more] = endings
+  const parameters =
+    ending !== undefined && more.length === 0
+      ? plainParameters(plainRowOf(ending, answers), quiet ? columns : answerColumns)
+      : [JSON.stringify(inOrder(endings).map((each) => plainRowOf(each, answers)))]
+  const rows = await database.query<{ call_id: string }>(more.length === 0 ? one : many, parameters)
+  return rows.map(({ call_id }) => call_id)
 }
 
-/** Only who hands in a call again under its key can wait for it at a broker without being its reply. */
+/** Whether no one can wait for the call at a broker: it has no reply, and no key to submit it again under. */
 function isQuiet({ keyed, reply }: PlainCall): boolean {
   return keyed === undefined && reply === undefined
 }
 
-type PlainRow = ReturnType<typeof plainRowOf>
+type PlainRow = { readonly [column: string]: unknown }
+
+function plainParameters(row: PlainRow, names: Columns): readonly unknown[] {
+  return Object.keys(names).map((name) => row[name] ?? null)
+}
 
 function plainRowOf(
-  { callId, fence, result, text, ref, bytes, config, plain }: PlainEnding,
+  { callId, fence, result, text, ref, bytes, config, plain, thrownAt }: PlainEnding,
   answers: readonly string[],
-) {
+): PlainRow {
   const { status, error } = result
   const { tool, principal: given, reply } = plain
-  const answer = reply === undefined ? {} : { target: reply.to, mine: answers.includes(reply.transport) }
   return {
-    ...{ call_id: callId, fence, status, code: error?.code, result: text, ref, bytes, config, tool, given },
-    details: endDetails(result),
-    ...{ target: undefined, mine: undefined, ...answer },
+    call_id: callId,
+    fence,
+    status,
+    code: error?.code,
+    result: text,
+    ref,
+    bytes,
+    config,
+    tool,
+    given,
+    details: endDetails(result, thrownAt),
+    target: reply?.to,
+    mine: reply === undefined ? undefined : answers.includes(reply.transport),
   }
 }
 
@@ -148,10 +166,10 @@ function listed(names: Columns, written: (name: string, type: string, n: number)
 const longestWhy = 500
 
 /**
- * $1: the endings; $2: 0 when they are those of holders, 1 when the store itself ends calls that nobody ran. It does so
- * under a fence of its own, so that no late holder takes the outcome for his. $3: the brokers that this process can send
- * to: it has a while to answer there by itself before others do.
- * The row of the queue decides: whoever has locked and removed it is the only one who writes the rest.
+ * $1: the endings; $2: 0 for those of holders, 1 when the store itself ends calls that no worker ran. It does so under
+ * a fence of its own, so that no late holder takes the outcome for its own. $3: the brokers that this process can send
+ * to: it has a while to reply there before relays do.
+ * The row of the queue decides: only the transaction that removes it writes the rest.
  */
 const finishSql = `
   with d as (
@@ -209,7 +227,7 @@ const finishSql = `
       where exists (select from sent where lease_until is null) or exists (select from woken)) as posted
   from ended`
 
-/** Ends calls for their holders; answers those that were accepted. */
+/** Completes calls for the workers that lease them; returns those accepted. */
 export function finish(
   database: Queries,
   endings: readonly Ending[],
@@ -222,8 +240,8 @@ export function finish(
 }
 
 /**
- * Ends calls of which an earlier statement saw that nobody holds them or may have run them; answers those of which that
- * is still so, because whoever had claimed them meanwhile would have raised their fence.
+ * Ends calls that no worker held or may have run when an earlier statement looked; answers those that were not claimed
+ * since, which would have raised their fence.
  */
 export function endUnrun(database: Queries, endings: readonly Ending[]): Promise<readonly string[]> {
   return end(database, endings, 1, [])
@@ -245,12 +263,12 @@ async function end(
 }
 
 function rowOf(ending: Ending) {
-  const { callId, fence, result, text, ref, bytes, dead, config } = ending
+  const { callId, fence, result, text, ref, bytes, dead, config, thrownAt } = ending
   const { status, error } = result
   const reason = dead === undefined ? undefined : storable(dead.reason)
-  // Why somebody was denied is part of the record of it.
+  // The audit entry of a denial contains its reason.
   const why = status === 'denied' && error !== undefined ? error.message.slice(0, longestWhy) : undefined
-  const details = endDetails(result, why)
+  const details = endDetails(result, thrownAt, why)
   const freed = freesKey(ending)
   return { call_id: callId, fence, status, code: error?.code, result: text, ref, bytes, config, reason, details, freed }
 }

@@ -5,9 +5,9 @@ import type { Holder, Released } from '../call-store.ts'
 export const holderColumns = 'call_id text, fence integer'
 
 /**
- * The rows of the queue that are held by those in `d`, locked one after the other in the order of `d`. `offset 0` lets
- * the planner find each by its key only: other ways look good to it while the queue is short, or while nobody holds
- * anything, and it would use them still when that has changed.
+ * The queue rows that are leased under the fences in `d`, locked one by one in the order of `d`. `offset 0` forces a
+ * lookup by key: other plans are cheaper while the queue is short or no call is leased, and a prepared plan stays when
+ * that has changed.
  */
 const heldSql = `
   held as materialized (
@@ -21,20 +21,19 @@ const heldSql = `
   )`
 
 /**
- * Holders as they go into a statement: each once, and in one order everywhere, so that statements which lock the same
- * calls wait for each other and never in a circle.
+ * Removes duplicate holders and sorts them, so that statements that lock the same calls cannot deadlock.
  */
 export function inOrder<H extends Holder>(holders: readonly H[]): H[] {
   const each = new Map(holders.map((holder) => [`${holder.fence} ${holder.callId}`, holder]))
   return [...each.values()].sort((a, b) => (a.callId < b.callId ? -1 : a.callId > b.callId ? 1 : a.fence - b.fence))
 }
 
-/** The list as JSON. */
+/** The sorted holders as JSON. */
 function holdersJson(holders: readonly Holder[]): string {
   return JSON.stringify(inOrder(holders).map(({ callId, fence }) => ({ call_id: callId, fence })))
 }
 
-/** Also part of a transaction that decides on an approval. */
+/** Also used in the transaction that decides an approval. */
 export async function resume(queries: Queries, callId: string): Promise<void> {
   await queries.query('select resume_call($1)', [callId])
 }
@@ -84,9 +83,9 @@ export async function outcomes(database: Database, holders: readonly Holder[]): 
 }
 
 /**
- * A call that needs a tool is kept for workers that have it, by a label; its first delay counts while it needs the same.
- * A call that is asked comes back at its deadline, if that is sooner, and one that its caller has cancelled at once: then
- * there is nothing left to ask or to wait for.
+ * A call that needs a tool gets a label, so that only workers with the tool claim it; its first delay applies while the
+ * need is the same. A call that waits for an approval becomes claimable at its deadline, if that is sooner, and a
+ * cancelled one at once.
  */
 const releaseSql = `
   with d as (select * from json_to_recordset($1::json) as d(${holderColumns}, delay_ms float8, asked boolean, counts text, needs text)), ${heldSql},
@@ -125,7 +124,7 @@ const releaseSql = `
   )
   select
     (select fill_slots(array_agg(slot_key)) from back where lane <> 'ready' and slot_key is not null) as filled,
-    (select pg_notify('gantry_ready', '') where exists (select from back where lane = 'ready')) as told,
+    (select pg_notify('gantry_ready', '') where exists (select from back where lane = 'ready')) as notified,
     (select pg_notify('gantry_needs', '') where exists (select from back where needs is not null)) as wanted`
 
 export async function release(database: Database, holders: readonly Released[]): Promise<void> {
@@ -137,9 +136,9 @@ export async function release(database: Database, holders: readonly Released[]):
 }
 
 /**
- * Whether a statement starts before the time in its parameter `$n`, in milliseconds since 1970; always, when that is null.
- * A server that stood still starts a statement long after it was sent, when its client may have given up waiting: what it
- * leases then would belong to a process that does not know of it. `now()` is the time of that start.
+ * Whether a statement starts before the time in its parameter `$n`, in milliseconds since 1970; true when that is null.
+ * A suspended server starts a statement long after it was sent, when its client may have stopped waiting and would not
+ * know of its leases. `now()` is the time of that start.
  */
 export function inTime(n: number): string {
   return `($${n}::float8 is null or now() <= to_timestamp($${n}::float8 / 1000))`

@@ -1,14 +1,15 @@
 import type { Database } from '../../databases/database.ts'
+import { type UnrunCall, unrunEnding } from '../call-facts.ts'
 import type { Reclaimed, ReclaimOptions } from '../call-store.ts'
-import { type UnrunCall, unrunEnding } from '../outcomes.ts'
 import { endUnrun } from './finish.ts'
 
 /**
- * $1: how many of each; $2: which leases go; $3: the time after which none goes, or null. The server may start a statement
- * long after it was sent, when it stood still meanwhile: then no holder could renew its lease. What another process works on is left to it.
- * The fence of a lease that ran out stays, so that a late holder may still finish until somebody claims the call.
- * A call whose tool no worker has offered within its time is anybody's, to be ended, though `needs` still says what for.
- * `idle` repairs: slots that are free although somebody waits for one, because a statement was cut off at a bad moment.
+ * $1: how many of each; $2: which leases go; $3: the time after which none goes, or null. The server may start a
+ * statement long after it was sent, when it stood still meanwhile: then no holder could renew its lease. What another
+ * process works on is left to it. The fence of an expired lease stays, so that a late holder may still finish the call
+ * until it is claimed again. A call whose tool no worker offered in time can be claimed by any worker, which ends it;
+ * `needs` still names the tool. `idle` repairs slots that are free although calls wait for them, because a statement
+ * was interrupted.
  */
 const reclaimSql = `
   with recursive expired as materialized (
@@ -82,7 +83,7 @@ const reclaimSql = `
     (select fill_slots(array_agg(slot_key)) from (
       select slot_key from promoted where slot_key is not null union all select slot_key from idle
     ) freed) as filled,
-    (select pg_notify('gantry_ready', '') where exists (select from lost) or exists (select from promoted)) as told`
+    (select pg_notify('gantry_ready', '') where exists (select from lost) or exists (select from promoted)) as notified`
 
 type ReclaimedRow = {
   lost: string
@@ -94,16 +95,17 @@ type ReclaimedRow = {
 }
 
 /**
- * Two statements when a deadline passed, because the outcome is made here. The second checks that what the first one saw
- * is still so.
+ * Needs two statements when a deadline passed, because the outcome is made in this process. The second checks that the
+ * call is still as the first one read it.
  */
 export async function reclaim(
   database: Database,
   { max, leases = 'expired', notAfter }: ReclaimOptions,
 ): Promise<Reclaimed> {
   const [row] = await database.query<ReclaimedRow>(reclaimSql, [max, leases, notAfter ?? null])
-  const { lost, promoted, overdue, next_ms: nextMs, wanted, at } = row as ReclaimedRow
-  const unrun = JSON.parse(overdue) as UnrunCall[]
+  if (row === undefined) return { lost: [], promoted: 0, expired: [] }
+  const { lost, promoted, overdue, next_ms: nextMs, wanted, at } = row
+  const unrun: readonly UnrunCall[] = JSON.parse(overdue)
   const expired = await endUnrun(
     database,
     unrun.map((call) => unrunEnding(call, 'TIMEOUT', at)),
@@ -121,8 +123,8 @@ export async function reclaim(
 
 /**
  * $1: the call; $2: its tenant. A call that is there and not in the queue has ended. A chain or a program that was
- * handed out before may have run in part; when it waits for a person, or sleeps, whoever claims it next ends it, so that it
- * must not wait any longer, and needs no tool for that.
+ * claimed before may have run in part; when it waits for an approval, or sleeps, it becomes claimable at once, without
+ * its tool, and the worker that claims it ends it.
  */
 const cancelSql = `
   with wanted as (
@@ -137,22 +139,22 @@ const cancelSql = `
       or deliveries > 0 and (select kind from wanted) <> 'call' as run
   )
   select c.call_id as "callId", c.kind, c.tool, a.fence, a.deliveries, a.run, now() as at,
-    (select pg_notify('gantry_cancel', $1) where a.held) as told,
+    (select pg_notify('gantry_cancel', $1) where a.held) as notified,
     (select resume_call($1) where a.run and a.lane = 'asked') as resumed
   from wanted c left join asked a on true`
 
 type Asked = { [K in keyof UnrunCall]: UnrunCall[K] } & { at: Date; run: boolean | null }
 
 /**
- * Two statements when nobody works on the call, because the outcome is made here. Whoever claims it between them is
- * told, because the first statement has said that it is to be cancelled; then the second does nothing.
+ * Needs two statements when the call is not leased, because the outcome is made in this process. A worker that claims
+ * it in between sees the cancellation, which the first statement recorded; then the second does nothing.
  */
 export async function cancel(
   database: Database,
   callId: string,
   tenant: string,
 ): Promise<'ended' | 'asked' | 'finished' | 'absent'> {
-  if (!isText(callId) || !isText(tenant)) return 'absent'
+  if (!isSqlText(callId) || !isSqlText(tenant)) return 'absent'
   const [row] = await database.query<Asked>(cancelSql, [callId, tenant])
   if (row === undefined) return 'absent'
   if (row.run === null) return 'finished'
@@ -161,7 +163,7 @@ export async function cancel(
   return ended.length > 0 ? 'ended' : 'asked'
 }
 
-/** Whether SQL text can hold it; what it cannot hold is no call's id. */
-function isText(text: string): boolean {
+/** Whether SQL text can contain it; otherwise it cannot be the id of a call. */
+function isSqlText(text: string): boolean {
   return !text.includes('\0') && text.isWellFormed()
 }

@@ -14,8 +14,8 @@ const callFields = `
   on_circuit_open text`
 
 /**
- * $1: the calls; $2: the worker that claims them, or null; $3: for how long; $4: its labels; $5: whether not to flush; $6: the
- * time after which nothing is done, or null.
+ * $1: the calls; $2: the worker that claims them, or null; $3: for how long; $4: its labels; $5: whether not to flush;
+ * $6: the time after which nothing is done, or null.
  */
 const submitSql = `
   with d as materialized (
@@ -46,13 +46,14 @@ const submitSql = `
   )
   select call_id, fence = 1 as leased, (extract(epoch from deadline - now()) * 1000)::float8 as deadline_ms,
     (select fill_slots(array_agg(slot_key)) from entered where lane = 'held') as filled,
-    (select pg_notify('gantry_ready', '') where exists (select from entered where lane = 'ready' and fence = 0)) as told,
+    (select pg_notify('gantry_ready', '') where exists (select from entered where lane = 'ready' and fence = 0)) as notified,
     (select set_config('synchronous_commit', 'off', true) where $5) as unflushed
   from entered`
 
 /**
- * The same for calls that ask for nothing but to be run now, and are claimed, as most are, in three quarters of the time of the
- * statement for all. $1: the calls; $2: the worker; $3: for how long; $4: whether not to flush; $5: as $6 of the other.
+ * The same for calls that ask for nothing but to be run now, and are claimed, as most are, in three quarters of the
+ * time of the statement for all. $1: the calls; $2: the worker; $3: for how long; $4: whether not to flush; $5: as $6
+ * of the other.
  */
 const plainSql = `
   with kept as (
@@ -75,7 +76,7 @@ const names = columns.split(',').map((name) => name.trim())
 const place = (name: string): string => `$${names.indexOf(name) + 1}`
 const [worker, leaseMs] = [`$${names.length + 1}::text`, `$${names.length + 2}::float8`]
 
-/** Of one call that can only be a new one: a parameter for each of its columns, then the worker and for how long. */
+/** For one call that is certainly new: one parameter per column, then the worker and the duration of the lease. */
 const certainSql = `
   with kept as (
     insert into calls (${columns}) values (${names.map(place).join(', ')})
@@ -89,14 +90,14 @@ const certainSql = `
   )
   select set_config('synchronous_commit', 'off', true)`
 
-/** Whatever waits for the disk waits for all that was written before it; a message that nobody reads is the least. */
+/** A flush waits for all that was written before it; a logical message is the smallest write that needs one. */
 const flushSql = `
   select exists (select from calls where call_id = $1) as there,
     pg_logical_emit_message(true, 'gantry', '') is not null as flushed`
 
 /**
- * A statement of its own, because what hindered a call may have been committed after the first statement began, which
- * then does not see it.
+ * A separate statement, because a conflicting call may have been committed after the first statement started, which
+ * does not see it then.
  */
 const lookupSql = `
   select d.n, c.call_id, c.same
@@ -114,7 +115,12 @@ const lookupSql = `
 type Entered = { call_id: string; leased: boolean; deadline_ms: number | null }
 type Found = { n: number; call_id: string; same: boolean }
 
-/** Also part of a transaction that hands in a call again. */
+/** Fails instead of answering with the result of another call. */
+function unanswered(callId: string): never {
+  throw new ToolError('INTERNAL', `The database gave no answer to the submission of call ${callId}.`)
+}
+
+/** Also used in the transaction that redrives a call. */
 export async function submit(
   database: Queries,
   calls: readonly AdmittedCall[],
@@ -130,7 +136,8 @@ export async function submit(
   const answers = new Map<number, Submitted>()
   for (const { n, call_id: callId } of different) {
     const row = fresh.get(callId)
-    if (row !== undefined) answers.set(n, newCall(calls[n] as AdmittedCall, row, unflushed))
+    const call = calls[n]
+    if (row !== undefined && call !== undefined) answers.set(n, newCall(call, row, unflushed))
   }
   await lookUp(
     database,
@@ -139,7 +146,7 @@ export async function submit(
   ).catch((error: unknown) => {
     throw answers.size === 0 ? error : inPart(error)
   })
-  // What stood in the way of the rest was removed meanwhile, or they came too late to be claimed.
+  // The conflicting calls of the rest were removed in between, or the rest was too late to be claimed.
   const rest = calls.flatMap((call, n) => (answers.has(n) ? [] : [{ call, n }]))
   const again = await submit(
     database,
@@ -147,13 +154,16 @@ export async function submit(
     claim?.notAfter === undefined ? claim : undefined,
     unflushed,
   )
-  for (const [index, { n }] of rest.entries()) answers.set(n, again[index] as Submitted)
-  return calls.map((_, n) => answers.get(n) as Submitted)
+  for (const [index, { n }] of rest.entries()) {
+    const answer = again[index]
+    if (answer !== undefined) answers.set(n, answer)
+  }
+  return calls.map(({ callId }, n) => answers.get(n) ?? unanswered(callId))
 }
 
-/** Some of the calls were entered before the statement that failed, so that the submission was not without effect. */
+/** The error of a submission that failed after some calls were inserted: its outcome is unknown. */
 function inPart(error: unknown): ToolError {
-  const message = 'The database failed after some of the calls were entered.'
+  const message = 'The database failed after some of the calls were inserted.'
   return new ToolError('STORE_UNAVAILABLE', message, {
     cause: error,
     effect: 'possible',
@@ -177,19 +187,19 @@ function enter(
 }
 
 /**
- * Whether a call that is claimed with its submission can only become a new one: nothing of it is left to the store to
- * decide, and without a key nothing can stand in its way.
+ * Whether a call that is claimed with its submission is certainly new: it has no key that could conflict, and nothing
+ * for the store to decide.
  */
 function isCertain(call: AdmittedCall): boolean {
   return call.key === undefined && isPlain(call)
 }
 
-/** The claim that comes of such a call. */
+/** The claim of such a call. */
 export function certainClaim(call: AdmittedCall): Claim {
   return claimOf(call, null, true)
 }
 
-/** Enters one such call, unflushed; rejects when its id is there already. */
+/** Inserts one such call, unflushed; rejects when its id exists already. */
 async function submitCertain(
   database: Queries,
   call: AdmittedCall,
@@ -200,13 +210,13 @@ async function submitCertain(
   return { kind: 'new', callId: call.callId, claim: certainClaim(call) }
 }
 
-/** Whether it is for any worker, now, in the usual turn. */
+/** Whether any worker can claim it now, without priority, deadline, slot or placement. */
 function isPlain({ priority, delayMs = 0, deadlineMs, slot, placement }: AdmittedCall): boolean {
   const inTurn = (priority ?? 0) === 0 && !(delayMs > 0)
   return inTurn && deadlineMs === undefined && slot === undefined && placement === undefined
 }
 
-/** A call that is there already, or stands in the way of this one. */
+/** An existing call with the same id or key. */
 export async function known(database: Queries, call: AdmittedCall): Promise<Submitted | undefined> {
   const answers = new Map<number, Submitted>()
   await lookUp(database, rowsOf([call]), answers)
@@ -223,7 +233,7 @@ async function lookUp(database: Queries, rows: readonly CallRow[], answers: Map<
   }
 }
 
-/** Waits for the disk; whether the call is there. */
+/** Waits for the disk; returns whether the call exists. */
 export async function flush(database: Queries, callId: string): Promise<boolean> {
   const [row] = await database.query<{ there: boolean }>(flushSql, [callId])
   return row?.there === true
@@ -245,7 +255,7 @@ function claimOf(given: AdmittedCall, deadlineMs: number | null, unflushed: bool
   return deadlineMs === null ? plain : { ...plain, deadlineMs }
 }
 
-/** What was counted from its submission means nothing to whoever has claimed it. */
+/** Removes durations that are relative to the submission. */
 function withoutTimes(call: AdmittedCall): AdmittedCall {
   if (call.delayMs === undefined && call.deadlineMs === undefined) return call
   const { delayMs: _, deadlineMs: __, ...rest } = call
@@ -254,7 +264,7 @@ function withoutTimes(call: AdmittedCall): AdmittedCall {
 
 type CallRow = ReturnType<typeof rowOf>
 
-/** In the order of their keys, so that batches with some of the same wait for each other and never in a circle. */
+/** Sorted by key, so that batches with the same keys cannot deadlock. */
 function rowsOf(calls: readonly AdmittedCall[]): CallRow[] {
   return calls
     .map((call, n) => ({ order: orderOf(call), n, row: rowOf(call, n) }))
@@ -262,12 +272,12 @@ function rowsOf(calls: readonly AdmittedCall[]): CallRow[] {
     .map(({ row }) => row)
 }
 
-/** No text of the database holds the separator. */
+/** The separator cannot occur in text of the database. */
 function orderOf({ callId, key, identity }: AdmittedCall): string {
   return key === undefined ? callId : `${identity.tenant}\0${identity.principal}\0${key}`
 }
 
-/** The first of those that have the same id. */
+/** The first row of each id. */
 function distinct(rows: readonly CallRow[]): CallRow[] {
   const seen = new Set<string>()
   return rows.filter(({ call_id }) => !seen.has(call_id) && seen.add(call_id))
@@ -307,12 +317,12 @@ function rowOf(call: AdmittedCall, n: number) {
   }
 }
 
-/** Calls that are on their way into the database over its line, and how their outcomes follow them. */
+/** Inserts of calls that are in flight on the pipelined connection, and their endings behind them. */
 interface AheadLine {
   submit(calls: readonly AdmittedCall[], claim: ClaimOptions): Ahead | undefined
-  /** Resolves once a call that is on its way is there; undefined for any other. */
+  /** The pending insert of a call; undefined when there is none. */
   entering(callId: string): Promise<unknown> | undefined
-  /** Does the end of calls: behind them, where one of them is on its way. */
+  /** Runs an ending; behind the inserts of its calls, when one is in flight. */
   finish<T>(endings: readonly Ending[], end: (queries: Queries) => Promise<T>): Promise<T>
 }
 
@@ -327,7 +337,7 @@ export function createAheadLine(database: Database): AheadLine {
       })
       const entered = submitted.then(mustBeNew)
       for (const { callId } of calls) entering.set(callId, entered)
-      // Each claim is watched by whoever works on it; one on which nobody does any more is nobody's concern.
+      // The worker of each claim awaits it; the rejection of a dropped claim is ignored.
       entered.catch(() => undefined)
       return { claims: calls.map((call) => ({ ...certainClaim(call), entering: entered })), submitted }
     },
@@ -339,7 +349,7 @@ export function createAheadLine(database: Database): AheadLine {
         return await end(line)
       } catch (error) {
         if (!wasNotDone(error)) throw error
-        // The line had a fault of its own; once the calls are there, or not, their end can go another way.
+        // The pipelined connection failed; once the inserts have settled, the ending uses another connection.
         await Promise.allSettled(before)
         return end(database)
       }
@@ -351,7 +361,7 @@ function wasNotDone(error: unknown): boolean {
   return ToolError.is(error) && error.code === 'STORE_UNAVAILABLE' && error.details?.outcome === 'none'
 }
 
-/** However late: the outcomes of these calls are sent behind them, and done as late. */
+/** Without `notAfter`: the endings of these calls follow on the same connection, and run as late. */
 async function send(
   line: Queries,
   calls: readonly AdmittedCall[],
@@ -362,8 +372,8 @@ async function send(
   return [await submitCertain(line, call, claim)]
 }
 
-/** Nobody else can have made a call with such an id; if so all the same, the work on it was for nothing. */
+/** Rejects an existing id, so that the work on this call is discarded. */
 function mustBeNew(submitted: readonly Submitted[]): void {
   const other = submitted.find(({ kind }) => kind !== 'new')
-  if (other !== undefined) throw new Error(`The call ${other.callId} was there before.`)
+  if (other !== undefined) throw new Error(`The call ${other.callId} exists already.`)
 }

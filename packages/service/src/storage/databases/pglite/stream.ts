@@ -21,7 +21,7 @@ export class PgliteStream extends Duplex {
   connect(): void {
     const thread = new Worker(threadFile, {
       workerData: { folder: this.#folder },
-      env: {},
+      env: threadEnvironment(),
       execArgv: ['--disable-warning=ExperimentalWarning'],
     })
     this.#thread = thread
@@ -46,7 +46,7 @@ export class PgliteStream extends Duplex {
   }
 
   #post(chunk: Buffer): void {
-    // A copy, because what the driver hands over may be part of a buffer that it uses again.
+    // A copy, because the driver may reuse the buffer.
     const bytes = new Uint8Array(chunk)
     this.#thread?.postMessage(bytes, [bytes.buffer])
   }
@@ -79,4 +79,10 @@ export class PgliteStream extends Duplex {
     this.#thread?.unref()
     return this
   }
+}
+
+/** Of the environment the thread gets only Node's compile cache, which shortens its start. */
+function threadEnvironment(): NodeJS.ProcessEnv {
+  const { NODE_COMPILE_CACHE } = process.env
+  return NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE }
 }

@@ -5,14 +5,14 @@ import { PGlite } from '@electric-sql/pglite'
 import { NodeFS } from '@electric-sql/pglite/nodefs'
 
 /**
- * The thread of an embedded database: takes PostgreSQL's protocol, as much of it as was written at once, and gives back
- * what the engine answers. At `close` it ends the engine in order.
+ * The thread of an embedded database: receives PostgreSQL wire messages and returns the engine's answers. On `close` it
+ * shuts the engine down.
  */
-const { folder } = workerData as { readonly folder: string }
+const { folder }: { readonly folder: string } = workerData
 const port = parentPort
-if (port === null) throw new Error('This file is run as a thread.')
+if (port === null) throw new Error('This module must be run as a worker thread.')
 
-/** Files that reach the disk when the engine says so; by itself the engine leaves that to the system. */
+/** A file system that syncs files when the engine requests it; the engine's own leaves that to the system. */
 class DurableFiles extends NodeFS {
   override async init(...[engine, options]: Parameters<NodeFS['init']>): ReturnType<NodeFS['init']> {
     const made = await super.init(engine, options)
@@ -24,7 +24,7 @@ class DurableFiles extends NodeFS {
           fsyncSync(nfd)
           return 0
         } catch {
-          // What the disk refused is not known to be there; a new thread finds out from the log what is.
+          // After a failed sync the state on disk is unknown; a new thread recovers from the write-ahead log.
           return process.exit(1)
         }
       }
@@ -34,15 +34,20 @@ class DurableFiles extends NodeFS {
 }
 
 const settings = [
-  ...['search_path=gantry', 'enable_seqscan=off', 'plan_cache_mode=force_generic_plan', 'fsync=on'],
-  ...['wal_sync_method=fsync', 'max_wal_size=64MB', 'min_wal_size=32MB'],
+  'search_path=gantry',
+  'enable_seqscan=off',
+  'plan_cache_mode=force_generic_plan',
+  'fsync=on',
+  'wal_sync_method=fsync',
+  'max_wal_size=64MB',
+  'min_wal_size=32MB',
 ]
 const startParams = [
   ...PGlite.defaultStartParams.filter((flag) => flag !== '-F'),
   ...settings.flatMap((setting) => ['-c', setting]),
 ]
 
-/** Made aside and renamed, so that nobody ever finds half of a new database. */
+/** Creates the database under another name and renames it, so that it is never incomplete. */
 async function make(): Promise<void> {
   const draft = `${folder}.new`
   rmSync(draft, { recursive: true, force: true })
@@ -67,7 +72,7 @@ const engine = await PGlite.create({ fs: new DurableFiles(folder), startParams }
 
 async function answer(bytes: Uint8Array): Promise<Uint8Array<ArrayBuffer>> {
   const chunks: Uint8Array[] = []
-  // What the engine hands over is its own memory, which it uses again.
+  // A copy, because the engine reuses its memory.
   await engine.execProtocolRawStream(bytes, { syncToFs: false, onRawData: (data) => void chunks.push(data.slice()) })
   return concat(chunks)
 }

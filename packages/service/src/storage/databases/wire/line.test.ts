@@ -21,11 +21,15 @@ async function untilReady(line: Line): Promise<void> {
 const add = 'insert into words values ($1, $2)'
 const read = 'select word from words order by id'
 
-test('statements are done in their order, each seeing what those before it did, and nobody waits in between', async (t) => {
+test('pipelined statements run in order, and each sees the writes of those before it', async (t) => {
   const { line } = await open(t)
   const answers = await Promise.all([
-    ...[line.query(add, [1, 'a']), line.query(read, []), line.query(`update words set word = $1`, ['b'])],
-    ...[line.query(read, []), line.query(add, [2, 'c']), line.query(read, [])],
+    line.query(add, [1, 'a']),
+    line.query(read, []),
+    line.query(`update words set word = $1`, ['b']),
+    line.query(read, []),
+    line.query(add, [2, 'c']),
+    line.query(read, []),
   ])
   assert.deepEqual(
     [1, 3, 5].map((n) => answers[n]?.map(({ word }) => word)),
@@ -33,7 +37,7 @@ test('statements are done in their order, each seeing what those before it did, 
   )
 })
 
-test('a statement that fails does not keep those behind it from being done', async (t) => {
+test('a failed statement does not fail those behind it', async (t) => {
   const { line } = await open(t)
   const first = line.query(add, [1, 'a'])
   const again = line.query(add, [1, 'twice'])
@@ -49,13 +53,13 @@ test('a statement that fails does not keep those behind it from being done', asy
   )
 })
 
-test('it has the rights of the service, and no more', async (t) => {
+test('the line runs statements with the rights of the service role', async (t) => {
   const { line } = await open(t)
   assert.deepEqual(await line.query('select current_user as name'), [{ name: 'gantry_service' }])
   assert.equal((await failure(line.query('create table mine (id int)'))).code, 'INTERNAL')
 })
 
-test('when its connection is cut, what was sent is in doubt, what comes then is not sent, and it opens again', async (t) => {
+test('after a lost connection, sent statements have outcome unknown, later ones outcome none, and the line reopens', async (t) => {
   const { database, line } = await open(t)
   const slow = [line.query('select pg_sleep($1)', [60]), line.query(add, [1, 'a'])].map(failure)
   await database.query(
@@ -70,7 +74,7 @@ test('when its connection is cut, what was sent is in doubt, what comes then is 
   assert.deepEqual(await line.query(read), [])
 })
 
-test('closing lets what was sent be done, and refuses what comes then', async (t) => {
+test('close() lets sent statements finish and refuses later ones', async (t) => {
   const { database, line } = await open(t)
   const sent = [line.query('select pg_sleep(0.1)'), line.query(add, [1, 'a'])]
   await database.close()
@@ -79,7 +83,7 @@ test('closing lets what was sent be done, and refuses what comes then', async (t
   assert.equal((await failure(line.query(read))).code, 'STORE_UNAVAILABLE')
 })
 
-test('what stands behind a statement that could not be prepared was not done, and can be asked for again', async (t) => {
+test('statements behind one that could not be prepared have outcome none, and the line can be used again', async (t) => {
   const { line } = await open(t)
   const wrong = 'select word from nowhere where id = $1'
   const [first, second] = [line.query(wrong, [1]), line.query(wrong, [2])].map(failure)
@@ -90,7 +94,7 @@ test('what stands behind a statement that could not be prepared was not done, an
   assert.deepEqual(await line.query(read), [])
 })
 
-test('while an answer is long in coming it is not ready, but does what is sent behind', async (t) => {
+test('the line is not ready while an answer is slow, but still runs statements sent behind it', async (t) => {
   const { line } = await open(t)
   const slow = line.query('select pg_sleep(0.6)')
   assert.equal(line.ready, true)

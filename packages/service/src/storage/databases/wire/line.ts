@@ -1,35 +1,43 @@
 import type pg from 'pg'
 import type { Line, Row } from '../database.ts'
+import { type NameOf, send } from './connections.ts'
 import { connectError, isBroken, statementError } from './errors.ts'
-import { type NameOf, send } from './queries.ts'
 
 export interface LineOptions {
   /** A connection that sends statements without waiting for the answers of those before. */
   readonly open: () => pg.Client
-  /** What is done on it before anybody uses it. */
+  /** Runs on a new connection before its first use. */
   readonly prepare: (client: pg.Client) => Promise<unknown>
   readonly nameOf: NameOf
 }
 
 export interface ClosableLine extends Line {
-  /** Lets what was sent be answered, and opens no more. */
+  /** Waits for outstanding answers, and does not reopen. */
   close(): Promise<void>
 }
 
-/** What is still unanswered at `close` may go on for so long. */
+/** At `close`, how long to wait for outstanding answers. */
 const graceMs = 5_000
-/** A server that cannot be reached is not asked more often. */
+/** The pause after a failed connection attempt. */
 const pauseMs = 1_000
-/** While an answer is out for longer, nothing more is sent behind it by those who have another way. */
+/** While an answer is outstanding for longer, statements that can use another connection do. */
 const slowMs = 250
-/** Far longer than that, a connection that nobody uses may have been dropped on the way without a word. */
+/** An idle connection may be dropped silently by the network after a far longer time. */
 const idleMs = 30_000
 
 /**
- * It is *shut* until somebody asks whether it is ready; then it is *opening*, and *ready* once it is prepared. While an
- * answer is long in coming it is *slow*, which is not ready, though what must go behind others is still sent. When it
- * breaks, all that was sent is rejected and it is shut, as it is when nobody used it for a while; whoever asks next opens
- * it again, unless that failed just now.
+ * The pipelined connection.
+ *
+ * States: `shut` (at first), `opening`, `ready`, `slow`, `closed`
+ *
+ * - `shut` → `opening`: `ready` is read, and the last attempt failed at least `pauseMs` ago.
+ * - `opening` → `ready`: it is connected and prepared.
+ * - `opening` → `shut`: connecting or preparing failed.
+ * - `ready` → `slow`: the oldest answer is outstanding for `slowMs`. Statements that must follow others are still sent.
+ * - `slow` → `ready`: that answer arrived.
+ * - `ready` or `slow` → `shut`: the connection broke, which rejects all that was sent.
+ * - `ready` → `shut`: it was not used for `idleMs`.
+ * - any → `closed`: `close`, once what was sent is answered.
  */
 export function createLine({ open, prepare, nameOf }: LineOptions): ClosableLine {
   let opening: Promise<void> | undefined
@@ -37,24 +45,24 @@ export function createLine({ open, prepare, nameOf }: LineOptions): ClosableLine
   let notBefore = Number.NEGATIVE_INFINITY
   let closed = false
   let idle: NodeJS.Timeout | undefined
-  /** When each statement that is not answered was sent, the oldest first. */
+  /** When each outstanding statement was sent, the oldest first. */
   const sent = new Map<symbol, number>()
 
-  const leave = (left: pg.Client): void => {
-    if (client === left) client = undefined
-    left.connection.stream.destroy()
+  const destroy = (old: pg.Client): void => {
+    if (client === old) client = undefined
+    old.connection.stream.destroy()
   }
-  /** In order, as long as the other side plays its part. */
-  const sayGoodbye = async (left: pg.Client): Promise<void> => {
-    if (client === left) client = undefined
-    const late = setTimeout(leave, graceMs, left)
-    await left.end()
+  /** Ends a connection in order, and destroys it when the server does not answer. */
+  const end = async (old: pg.Client): Promise<void> => {
+    if (client === old) client = undefined
+    const late = setTimeout(destroy, graceMs, old)
+    await old.end()
     clearTimeout(late)
   }
-  const rest = (): void => {
+  const startIdleTimer = (): void => {
     clearTimeout(idle)
-    const resting = client
-    if (sent.size === 0 && resting !== undefined) idle = setTimeout(sayGoodbye, idleMs, resting).unref()
+    const unused = client
+    if (sent.size === 0 && unused !== undefined) idle = setTimeout(end, idleMs, unused).unref()
   }
   const isSlow = (): boolean => {
     const [oldest = Number.POSITIVE_INFINITY] = sent.values()
@@ -62,18 +70,19 @@ export function createLine({ open, prepare, nameOf }: LineOptions): ClosableLine
   }
   const connect = async (): Promise<void> => {
     const made = open()
-    // Whoever uses the connection hears of its end by his statement; without this an idle one would end the process.
+    // A running statement reports the error; without a listener the error of an idle connection would crash the
+    // process.
     made.on('error', () => {})
-    made.once('end', () => leave(made))
+    made.once('end', () => destroy(made))
     try {
       await made.connect()
       await prepare(made)
-      if (closed) leave(made)
+      if (closed) destroy(made)
       else client = made
-      rest()
+      startIdleTimer()
     } catch {
       notBefore = performance.now() + pauseMs
-      leave(made)
+      destroy(made)
     } finally {
       opening = undefined
     }
@@ -90,20 +99,20 @@ export function createLine({ open, prepare, nameOf }: LineOptions): ClosableLine
       clearTimeout(idle)
       sent.set(own, performance.now())
       try {
-        return (await send(taken, nameOf, sql, parameters)).rows as R[]
+        return (await send<R>(taken, nameOf, sql, parameters)).rows
       } catch (error) {
-        if (isBroken(error)) leave(taken)
+        if (isBroken(error)) destroy(taken)
         throw statementError(error, 'unknown')
       } finally {
         sent.delete(own)
-        rest()
+        startIdleTimer()
       }
     },
     async close() {
       closed = true
       clearTimeout(idle)
       await opening
-      if (client !== undefined) await sayGoodbye(client)
+      if (client !== undefined) await end(client)
     },
   }
 }

@@ -1,2 +1,0 @@
-/** Version of everything in this package; a change that old readers cannot take raises the first number. */
-export const contractVersion = '1.0'

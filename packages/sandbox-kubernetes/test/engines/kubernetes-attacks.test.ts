@@ -1,0 +1,3 @@
+import { testPodAttacks } from './pod-attacks.fixture.ts'
+
+testPodAttacks('kubernetes', 'pods')
