@@ -34,7 +34,8 @@ export async function newPlace(server: KafkaServer, partitions: number): Promise
   await server.createTopics([topic], partitions)
   const client = { clientId: 'test', bootstrapBrokers: [server.brokers], retries: 50, retryDelay: 100 }
   const admin = new Admin(client)
-  const producer = new Producer(client)
+  // Idempotent, because a retry after one partition failed sends the messages of every partition again.
+  const producer = new Producer({ ...client, idempotent: true })
   return {
     topic,
     options: { brokers: [server.brokers], clientId: 'one', group, topics: [topic], sessionTimeoutMs: 3_000 },
