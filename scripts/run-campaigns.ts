@@ -4,8 +4,11 @@ import { basename, join } from 'node:path'
 
 export interface Campaigns {
   readonly root: string
-  /** The modules to run, two at a time. */
   readonly modules: readonly string[]
+  /** The number of modules that run at the same time; two when absent. */
+  readonly atOnce?: number
+  /** False when a file that fails is not repeated. */
+  readonly repeats?: boolean
   readonly env: NodeJS.ProcessEnv
   /** A folder for notes of the run. */
   readonly folder: string
@@ -21,16 +24,16 @@ export type CampaignsEnd = 'passed' | 'unsteady' | 'failed'
 const mostRepeated = 2
 
 /**
- * Runs test files that load the machine with engines, storms and faults of their own, two at a time. A file that fails
- * runs once more alone, and the run passes when it passes then: both runs are printed, and the last line names the file.
- * `npm test` repeats nothing.
+ * Runs test files, most of which load the machine with services, engines, storms and faults of their own. When one or
+ * two files fail, they run once more alone, and the run passes when they pass then: both runs are printed, and the last
+ * line names the files.
  */
 export async function runCampaigns(campaigns: Campaigns): Promise<CampaignsEnd> {
   const list = join(campaigns.folder, 'failed')
-  if (await run(campaigns, list, campaigns.modules, 2)) return 'passed'
+  if (await run(campaigns, list, campaigns.modules, campaigns.atOnce ?? 2)) return 'passed'
   const failed = existsSync(list) ? readFileSync(list, 'utf8').split('\n').filter(Boolean) : []
   rmSync(list, { force: true })
-  if (failed.length === 0 || failed.length > mostRepeated) return 'failed'
+  if (campaigns.repeats === false || failed.length === 0 || failed.length > mostRepeated) return 'failed'
   const names = failed.map((file) => basename(file, '.test.mjs')).join(', ')
   console.log(`\nOnce more, alone: ${names}`)
   if (!(await run(campaigns, list, failed, 1))) return 'failed'

@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process'
 import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -9,6 +8,7 @@ import { sharedMemory } from './engines/folder.ts'
 import { installPrograms } from './engines/packages.ts'
 import { sharedPostgres } from './engines/postgres.ts'
 import { engineTable, missingEngines } from './engines/table.ts'
+import { runCampaigns } from './run-campaigns.ts'
 import { bundleCommand, fleetTests, groupTests } from './test-groups.ts'
 
 /**
@@ -35,19 +35,8 @@ installPrograms()
 const built = await buildEngines()
 // Otherwise each `gantry` process loads its modules one by one, until one of them ends and makes the bundle.
 if (asked.length === 0) await bundleCommand(root)
-const setup = join(import.meta.dirname, 'property-setup.ts')
 /** Timeout of one test file, so that a hanging test does not hang the run; a group of files counts as one. */
-const longestTestMs = 600_000
-const flags = [
-  '--import',
-  setup,
-  '--test',
-  // Two lanes use two processors up, because the engines and services of the tests are processes of their own.
-  `--test-concurrency=${Math.max(2, availableParallelism())}`,
-  `--test-timeout=${longestTestMs}`,
-  `--test-reporter=${join(import.meta.dirname, 'test-report.ts')}`,
-  '--test-reporter-destination=stdout',
-]
+const longestMs = 600_000
 const notes = mkdtempSync(join(tmpdir(), 'gantry-tests-'))
 const memory = sharedMemory()
 Object.assign(process.env, memory.env)
@@ -55,18 +44,20 @@ const postgres = await sharedPostgres()
 const env = { ...process.env, ...postgres.env, GANTRY_MATRIX: join(notes, 'cases') }
 /** A file that is named on the command line runs in its own process, as in an editor. */
 const run = asked.length > 0 ? files : groupTests(root, files, notes)
-const child = spawn(process.execPath, [...flags, ...run], { cwd: root, stdio: 'inherit', env })
-child.on('exit', async (code) => {
-  await postgres.stop()
-  memory.remove()
-  const whole = asked.length === 0 && missingEngines(root, built).length === 0
-  if (code === 0 && whole) writeMatrix()
-  rmSync(notes, { recursive: true })
-  console.log(engineTable(root, built))
-  const missing = required ? missingEngines(root, built) : []
-  if (missing.length > 0) console.error(`\nGANTRY_ENGINES=required, but these are missing: ${missing.join(', ')}.`)
-  process.exitCode = missing.length > 0 ? 1 : (code ?? 1)
-})
+// Two lanes use two processors up, because the engines and services of the tests are processes of their own.
+const atOnce = Math.max(2, availableParallelism())
+const whole = asked.length === 0
+const end = await runCampaigns({ root, modules: run, atOnce, repeats: whole, env, folder: notes, longestMs })
+await postgres.stop()
+memory.remove()
+const missing = missingEngines(root, built)
+// Repeated files would have their cases twice.
+if (end === 'passed' && whole && missing.length === 0) writeMatrix()
+rmSync(notes, { recursive: true })
+console.log(engineTable(root, built))
+const fails = required && missing.length > 0
+if (fails) console.error(`\nGANTRY_ENGINES=required, but these are missing: ${missing.join(', ')}.`)
+process.exitCode = end === 'failed' || fails ? 1 : 0
 
 /** Stores the outcome of each case of each runtime, if all of them ran. */
 function writeMatrix(): void {
