@@ -4,13 +4,14 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { ChainResult, ChainStep, Identity, Json, JsonObject, Result } from '@gantry/contract'
 import type { LoadedConfig } from '../src/config/config.ts'
-import { type ServiceSettings, serviceSettings } from '../src/config/service-settings.ts'
+import { type ApprovalSettings, type ServiceSettings, serviceSettings } from '../src/config/service-settings.ts'
 import { createSnapshot } from '../src/config/snapshots.ts'
 import { unauthenticated } from '../src/http/authentication/authenticator.ts'
 import { createHttpServer, type HttpServer } from '../src/http/server.ts'
 import type { Service } from '../src/http/service.ts'
 import { createBus } from '../src/observe/bus.ts'
 import { createLog, logEvents } from '../src/observe/logs.ts'
+import { testKey } from '../src/reply/callback.fixture.ts'
 import { startService } from '../src/serve/start.ts'
 import { folderArtifacts } from '../src/storage/artifacts/folder.ts'
 import type { Database } from '../src/storage/databases/database.ts'
@@ -70,6 +71,7 @@ export async function openServiceSite(
   first: LoadedConfig['options'],
   service: JsonObject = {},
   log: (line: string) => void = () => undefined,
+  approvals: ApprovalSettings = {},
 ): Promise<ServiceSite> {
   // Hooks run in the order of registration: the service stops before its database closes.
   const ending: (() => Promise<void>)[] = []
@@ -77,7 +79,7 @@ export async function openServiceSite(
   const database = await open(t)
   const data = mkdtempSync(join(tmpdir(), 'gantry-site-'))
   t.after(() => rmSync(data, { recursive: true, force: true }))
-  const settings = serviceSettings({ service }, data)
+  const settings = serviceSettings({ service, approvals }, data)
   const bus = createBus()
   const unsubscribe = logEvents(bus, createLog('debug', { write: log }))
   t.after(unsubscribe)
@@ -88,7 +90,7 @@ export async function openServiceSite(
     database: database.asService(),
     files: folderArtifacts({ folder: join(data, 'artifacts') }),
     snapshot: async (additions) => createSnapshot(loadedConfig(settings, options), additions, bus),
-    callbackKey: async () => undefined,
+    callbackKey: async () => testKey,
   })
   let stopped: Promise<void> | undefined
   const stop = (graceMs: number): Promise<void> => {

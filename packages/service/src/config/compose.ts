@@ -15,6 +15,7 @@ import {
   type ToolsFolder,
   type ToolsFolderMemory,
 } from '@gantry/tools'
+import { webhookIssues } from './approval-webhook.ts'
 import { authenticationIssues } from './authentication-settings.ts'
 import { brokerIssues } from './broker-settings.ts'
 import { checkCallback } from './callback-target.ts'
@@ -51,7 +52,7 @@ export async function composeConfig(
   const backends = await makeBackends(lists.backends, file, issues)
   const tools = [...live.tools, ...dataTools(lists.tools, issues)]
   issues.push(...(await partIssues(unchecked, backends, issues)))
-  issues.push(...(await callbackIssues(unchecked, issues)))
+  issues.push(...(await callbackIssues(unchecked, issues)), ...(await webhookIssues(unchecked, issues)))
   const document = issues.length > 0 ? undefined : readDocument(unchecked)
   if (document === undefined) {
     throw configError(file, problemText(file, issues.length, overrides), issues)

@@ -63,10 +63,10 @@ export interface WorkerEvents {
   'dependency:up': { readonly dependency: string; readonly downMs: number }
   /** A file was refused because of the quota of its tenant or principal. */
   'storage:refused': { readonly scope: 'tenant' | 'principal'; readonly tenant: string; readonly principal: string }
-  /** The relay tried to send a callback, a reply or a message; `dead` when it does not retry. */
+  /** The relay tried to send a callback, a reply, a message or news of an approval; `dead` when it does not retry. */
   'callback:tried': {
     readonly callId: string
-    readonly kind: 'callback' | 'reply' | 'message'
+    readonly kind: 'callback' | 'reply' | 'message' | 'approval'
     readonly outcome: 'sent' | 'again' | 'dead'
     readonly error?: string | undefined
   }

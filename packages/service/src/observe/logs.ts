@@ -120,8 +120,9 @@ export function logEvents(bus: Bus, log: Logger): () => void {
     bus.on('dependency:down', ({ dependency, reason }) => log.error({ dependency, reason }, 'dependency unavailable')),
     bus.on('dependency:up', ({ dependency, downMs }) => log.info({ dependency, downMs }, 'dependency available again')),
     bus.on('callback:tried', ({ callId, kind, outcome, error }) => {
-      if (outcome === 'sent') log.debug({ task_id: callId }, `${kind} sent`)
-      else log[outcome === 'dead' ? 'error' : 'warn']({ task_id: callId, outcome, error }, `${kind} not delivered`)
+      const what = kind === 'approval' ? 'message to the webhook of approvals' : kind
+      if (outcome === 'sent') log.debug({ task_id: callId }, `${what} sent`)
+      else log[outcome === 'dead' ? 'error' : 'warn']({ task_id: callId, outcome, error }, `${what} not delivered`)
     }),
     bus.on('upkeep:failed', ({ what, reason }) => log.error({ what, reason }, 'periodic job failed')),
     bus.on('relay:failed', ({ reason }) => log.error({ reason }, 'outbox unavailable')),

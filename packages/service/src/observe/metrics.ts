@@ -91,6 +91,11 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   )
   const dead = counter('gantry_dead_letters_total', 'Calls and callbacks that became dead letters.')
   const callbacks = counter('gantry_callbacks_total', 'Attempts to send a callback, by outcome.', ['outcome'])
+  const announced = counter(
+    'gantry_approval_webhooks_total',
+    'Attempts to send a message to the webhook of approvals, by outcome.',
+    ['outcome'],
+  )
   const released = counter('gantry_released_total', 'Calls that workers released.')
   const messages = counter('gantry_messages_refused_total', 'Messages that were refused as calls, by code.', ['code'])
   const held = counter('gantry_messages_held_total', 'Messages released to their broker for redelivery.')
@@ -195,8 +200,8 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     }),
     bus.on('call:refused', ({ code }) => refused.inc({ code })),
     bus.on('call:released', () => released.inc()),
-    bus.on('callback:tried', ({ outcome }) => {
-      callbacks.inc({ outcome })
+    bus.on('callback:tried', ({ kind, outcome }) => {
+      ;(kind === 'approval' ? announced : callbacks).inc({ outcome })
       if (outcome === 'dead') dead.inc()
     }),
     bus.on('call:dead', () => dead.inc()),

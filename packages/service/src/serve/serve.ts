@@ -18,6 +18,7 @@ import { createMcpHttpHandler, serviceHost } from '../mcp/http-handler.ts'
 import { createBus } from '../observe/bus.ts'
 import { createLog, logConfiguration, logEvents } from '../observe/logs.ts'
 import { type Tracing, tracingOf } from '../observe/tracing.ts'
+import { approvalKey } from '../reply/approval-webhook.ts'
 import { callbackKeys } from '../reply/callback.ts'
 import { auditKeys } from '../storage/audit/audit-log.ts'
 import { connectStorage } from '../storage/connect-storage.ts'
@@ -68,6 +69,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
     const takes = settings.roles.includes('worker')
     brokers = await openBrokers({ settings: settings.brokers, name, identity, secrets, say, takes })
     tracing = await tracingOf(settings.tracing, { secrets, worker: name, bus })
+    const callbackKey = await callbackKeys(() => live.latest)
     const running = await startService({
       settings,
       database,
@@ -79,7 +81,8 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
       ...(tracing === undefined ? {} : { tracer: tracing.tracer }),
       latest: () => live.latest.service.brokers,
       snapshot: live.snapshot,
-      callbackKey: await callbackKeys(() => live.latest),
+      callbackKey,
+      approvalKey: approvalKey(() => live.latest, callbackKey),
       auditKeys: await auditKeys(settings, loaded),
     })
     const authentication = (key: string): Promise<Authentication> =>

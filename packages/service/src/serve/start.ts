@@ -31,6 +31,8 @@ export interface StartOptions {
   readonly snapshot: (additions: Additions) => Promise<Snapshot>
   /** The signing key of a tenant's callbacks. */
   readonly callbackKey: (tenant: string) => Promise<Uint8Array | undefined>
+  /** The signing key of messages about approvals; that of callbacks when absent. */
+  readonly approvalKey?: () => Promise<Uint8Array | undefined>
   /** The keys of the audit seals. */
   readonly auditKeys?: readonly SealKey[]
   /** Brokers that calls are consumed from; closed by the caller. */
@@ -135,14 +137,26 @@ interface Running {
 
 /** Sends callbacks and replies of the outbox; undefined in a process without the role `relay`. */
 function startRelaying(
-  { settings, database, bus, callbackKey }: ServiceParts,
+  { settings, database, bus, callbackKey, approvalKey = () => callbackKey('') }: ServiceParts,
   { storage, snapshots, replies, work }: Pick<Running, 'storage' | 'snapshots' | 'replies' | 'work'>,
 ): Relay | undefined {
   if (!settings.roles.includes('relay')) return undefined
   const { answers, notifications } = replies
-  const { views } = storage
+  const { views, approvals } = storage
   const { notAfter } = work.claim
-  return startSending({ database, views, answers, notifications, bus, settings, callbackKey, snapshots, notAfter })
+  const keys = { callbackKey, approvalKey }
+  return startSending({
+    database,
+    views,
+    approvals,
+    answers,
+    notifications,
+    bus,
+    settings,
+    ...keys,
+    snapshots,
+    notAfter,
+  })
 }
 
 function startJobs(
