@@ -188,9 +188,12 @@ export interface WorkerView {
   readonly roles: readonly string[]
   readonly slots: number
   readonly running: number
-  readonly state: 'starting' | 'ready' | 'draining' | 'gone'
+  /** `lost`: it has had no heartbeat for longer than its lease, which is at least 15 s here. */
+  readonly state: 'starting' | 'ready' | 'draining' | 'lost'
   readonly startedAt: string
   readonly seenAt: string
+  /** What differs from the process that answers although it must be equal: `api_key`, `callback_key`, … */
+  readonly differs?: readonly string[]
 }
 
 /** Whether a dependency of the process that answers works: `database`, `spool`, `artifacts`, or a broker by its name. */

@@ -26,7 +26,7 @@ async function openSite(
     { tools, policy, ...limits },
     { ...service },
     (line) => lines.push(JSON.parse(line)),
-    { webhook: { url: hook.url, private: true }, link },
+    { approvals: { webhook: { url: hook.url, private: true }, link } },
   )
   const messages = async (count: number): Promise<ApprovalMessage[]> => {
     const found = await eventually(async () => (hook.received.length >= count ? hook.received : undefined), 'a message')

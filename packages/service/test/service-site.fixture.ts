@@ -15,6 +15,7 @@ import { testKey } from '../src/reply/callback.fixture.ts'
 import { startService } from '../src/serve/start.ts'
 import { folderArtifacts } from '../src/storage/artifacts/folder.ts'
 import type { Database } from '../src/storage/databases/database.ts'
+import type { SharedTexts } from '../src/storage/server-comparison.ts'
 import { sampleTool } from './sample-tool.fixture.ts'
 
 /** A whole service in this process, without HTTP and brokers, whose configuration can be replaced. */
@@ -65,13 +66,19 @@ export function servePeople(service: Service, people: { readonly [name: string]:
   })
 }
 
+interface SiteOptions {
+  readonly approvals?: ApprovalSettings
+  /** What must be equal in all processes, apart from tools, audit keys and the place of artifacts. */
+  readonly sharedTexts?: () => Promise<SharedTexts>
+}
+
 export async function openServiceSite(
   t: TestContext,
   open: (t: TestContext) => Promise<Database>,
   first: LoadedConfig['options'],
   service: JsonObject = {},
   log: (line: string) => void = () => undefined,
-  approvals: ApprovalSettings = {},
+  { approvals = {}, sharedTexts }: SiteOptions = {},
 ): Promise<ServiceSite> {
   // Hooks run in the order of registration: the service stops before its database closes.
   const ending: (() => Promise<void>)[] = []
@@ -91,6 +98,7 @@ export async function openServiceSite(
     files: folderArtifacts({ folder: join(data, 'artifacts') }),
     snapshot: async (additions) => createSnapshot(loadedConfig(settings, options), additions, bus),
     callbackKey: async () => testKey,
+    ...(sharedTexts === undefined ? {} : { sharedTexts }),
   })
   let stopped: Promise<void> | undefined
   const stop = (graceMs: number): Promise<void> => {

@@ -354,7 +354,11 @@ export const serviceCommands = {
   },
   workers: {
     summary: 'List the processes of the service, by their last heartbeat.',
-    notes: [needsService],
+    notes: [
+      needsService,
+      'A process without a heartbeat for longer than its lease is lost. The column differs names what is not equal to the',
+      'process that answers although it must be, such as callback_key; see docs/service.md.',
+    ],
     operands: [],
     options: asking,
     examples: [{ line: 'gantry workers', what: 'prints a line for each' }],

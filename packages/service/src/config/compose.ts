@@ -28,6 +28,7 @@ import { resolveOurPackages } from './read-module.ts'
 import { configIssues, readDocument } from './schema.ts'
 import { secretSources, storeOptions } from './secret-sources.ts'
 import { addressIssues, dataFolder, executorPart, serviceSettings } from './service-settings.ts'
+import { sharedDigest } from './shared-settings.ts'
 
 /** Checks a configuration merged with the environment and makes executor options of it; throws with all problems. */
 export async function composeConfig(
@@ -77,6 +78,7 @@ export async function composeConfig(
     ...(toolsFolder === undefined ? {} : { toolsFolder }),
     ...(store === undefined ? {} : { secretStore: store }),
     service: serviceSettings(document, place, folder),
+    shared: sharedDigest(document),
     builtins: document.builtins !== false,
     builtinOptions: {
       ...(sandboxNetwork === undefined ? {} : { sandboxNetwork }),

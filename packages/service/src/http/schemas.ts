@@ -134,9 +134,10 @@ const worker = {
     roles: texts,
     slots: count,
     running: count,
-    state: { enum: ['starting', 'ready', 'draining', 'gone'] },
+    state: { enum: ['starting', 'ready', 'draining', 'lost'] },
     startedAt: time,
     seenAt: time,
+    differs: { ...texts, description: 'What differs from the process that answers although it must be equal.' },
   },
   required: ['worker', 'host', 'pid', 'roles', 'slots', 'running', 'state', 'startedAt', 'seenAt'],
 } as const satisfies ObjectSchema<WorkerView>

@@ -80,6 +80,15 @@ export interface WorkerEvents {
   'message:gone': { readonly source: string; readonly position: string }
   /** A message that cannot become a call got a reply, or became a dead letter. */
   'message:refused': { readonly source: string; readonly code: ErrorCode; readonly dead: boolean }
+  /** Another process of the service has another value of what must be equal in all, or has the same again. */
+  'server:differs': {
+    readonly worker: string
+    readonly host: string
+    readonly what: string
+    readonly name: string
+    readonly advice: string
+  }
+  'server:agrees': { readonly worker: string; readonly what: string; readonly name: string }
   /** The public keys of an issuer of tokens are unavailable, or available again. */
   'issuer:down': { readonly issuer: string; readonly reason: string }
   'issuer:up': { readonly issuer: string; readonly downMs: number }

@@ -133,6 +133,12 @@ export function logEvents(bus: Bus, log: Logger): () => void {
       log.error({ source, position }, 'a message was removed from its stream before it was settled')
     }),
     bus.on('message:refused', ({ source, code, dead }) => log.warn({ source, code, dead }, 'message refused')),
+    bus.on('server:differs', ({ worker, host, what, name, advice }) =>
+      log.warn({ worker, host, what }, `the ${name} of another server differs from that of this one: ${advice}`),
+    ),
+    bus.on('server:agrees', ({ worker, what, name }) =>
+      log.info({ worker, what }, `the ${name} of another server is that of this one again`),
+    ),
     bus.on('issuer:down', ({ issuer, reason }) => log.error({ issuer, reason }, 'keys of an issuer unavailable')),
     bus.on('issuer:up', ({ issuer, downMs }) => log.info({ issuer, downMs }, 'keys of an issuer available again')),
     bus.on('audit:head', ({ head }) => log.info({ head }, 'audit log sealed')),

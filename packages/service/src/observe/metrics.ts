@@ -16,6 +16,8 @@ export interface Gauges {
   /** Values by label. */
   readonly connections: () => Levels
   readonly sandboxes: () => Levels
+  /** Other servers that differ in what must be equal, by what it is. */
+  readonly mismatches: () => Levels
   readonly waiting: () => Promise<Levels>
   readonly stored: () => Promise<Levels>
   /** Tenants with a label of their own. All others share one, to bound the number of labels. */
@@ -143,6 +145,12 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     'Connections to the database, and statements that wait for one.',
     'state',
     gauges.connections,
+  )
+  levels(
+    'gantry_server_mismatch',
+    'Other live servers that differ from this one in what must be equal, by what it is.',
+    'what',
+    gauges.mismatches,
   )
   levels('gantry_sandboxes', 'Running sandboxes, and requests that wait for one.', 'state', gauges.sandboxes)
   figures('gantry_waiting', 'Open approvals, and audit entries that are not sealed yet.', 'what', gauges.waiting)

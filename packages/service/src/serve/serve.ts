@@ -23,6 +23,7 @@ import { callbackKeys } from '../reply/callback.ts'
 import { auditKeys } from '../storage/audit/audit-log.ts'
 import { connectStorage } from '../storage/connect-storage.ts'
 import { sharedSandboxes } from '../worker/shared-sandboxes.ts'
+import { sharedKeys } from './compare-servers.ts'
 import { type RunningService, startService } from './start.ts'
 
 export interface ServeOptions {
@@ -63,6 +64,11 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
   })
   const { settings } = live
   const { database, files } = await connectStorage(settings, say, secrets)
+  if (!database.exclusive && settings.brokers.s3 === undefined) {
+    const folder = join(settings.data, 'artifacts')
+    const advice = 'configure s3, or share this folder; until then, servers on other machines do not find its files'
+    log.warn({ folder }, `artifacts are in a folder, although the database can be shared: ${advice}`)
+  }
   let brokers: Brokers | undefined
   let tracing: Tracing | undefined
   try {
@@ -70,6 +76,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
     brokers = await openBrokers({ settings: settings.brokers, name, identity, secrets, say, takes })
     tracing = await tracingOf(settings.tracing, { secrets, worker: name, bus })
     const callbackKey = await callbackKeys(() => live.latest)
+    const approving = approvalKey(() => live.latest, callbackKey)
     const running = await startService({
       settings,
       database,
@@ -82,7 +89,8 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
       latest: () => live.latest.service.brokers,
       snapshot: live.snapshot,
       callbackKey,
-      approvalKey: approvalKey(() => live.latest, callbackKey),
+      approvalKey: approving,
+      sharedTexts: sharedKeys({ latest: () => live.latest, callbackKey, approvalKey: approving }),
       auditKeys: await auditKeys(settings, loaded),
     })
     const authentication = (key: string): Promise<Authentication> =>
