@@ -25,7 +25,14 @@ export function subjectOf({ callId, tool, identity, trace }: SubjectCall): Subje
 /** Events of a process, for logs, metrics and the console. */
 export interface WorkerEvents {
   'call:admitted': { readonly callId: string; readonly tool: string; readonly tenant: string }
-  'call:refused': { readonly tool: string; readonly code: ErrorCode; readonly tenant: string }
+  'call:refused': {
+    readonly tool: string
+    readonly code: ErrorCode
+    readonly tenant: string
+    readonly principal?: string
+    /** The message of the error; absent where it can quote arguments. */
+    readonly error?: string | undefined
+  }
   'call:claimed': Subject & { readonly fence: number; readonly deliveries: number }
   'call:finished': Subject & {
     readonly status: ResultStatus

@@ -92,7 +92,10 @@ export function logEvents(bus: Bus, log: Logger): () => void {
     bus.on('call:claimed', ({ fence, deliveries, ...subject }) => {
       log.debug({ ...named(subject), fence, deliveries }, 'call claimed')
     }),
-    bus.on('call:refused', ({ tool, code, tenant }) => log.info({ tool, code, tenant }, 'call refused')),
+    bus.on('call:refused', ({ tool, code, tenant, principal, error }) => {
+      const failure = error === undefined ? { code } : failureFields(tool, code, error)
+      log.info({ tool, tenant, principal, ...failure }, 'call refused')
+    }),
     bus.on('call:released', ({ reason, ...subject }) => {
       log.warn({ ...named(subject), reason }, 'call released')
     }),

@@ -54,7 +54,7 @@ export function workerRecords(database: Queries): WorkerRecords {
     async list(own = {}) {
       const rows = await database.query<WorkerRow>(listSql)
       return rows.map(({ roles, started_at: startedAt, seen_at: seenAt, fingerprints, ...row }) => {
-        const differs = differingParts(own, fingerprints)
+        const differs = row.state === 'lost' ? [] : differingParts(own, fingerprints)
         return {
           ...row,
           roles: roles.split(','),
