@@ -89,9 +89,15 @@ export function mailOf({ type, tenant, approval, commands, link }: ApprovalMessa
   return { subject: oneLine(titleOf(type, approval)), text: `${lines.join('\n')}\n` }
 }
 
+const titles = {
+  'approval.requested': 'Approval needed',
+  'approval.approved': 'Approved',
+  'approval.denied': 'Denied',
+  'approval.expired': 'Expired without a decision',
+} as const
+
 function titleOf(type: ApprovalMessage['type'], { id, tool }: ApprovalMessage['approval']): string {
-  const title = type === 'approval.requested' ? 'Approval needed' : `Approval ${type.slice('approval.'.length)}`
-  return `${title}: ${tool} (${id})`
+  return `${titles[type]}: ${tool} (${id})`
 }
 
 /** What is not in the arguments as they are shown. */
