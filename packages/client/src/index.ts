@@ -1,5 +1,6 @@
 export {
   type ApprovalFile,
+  type ApprovalMessage,
   type ApprovalNote,
   type ApprovalView,
   type ArtifactRef,

@@ -69,6 +69,7 @@ export type {
 } from './tool.ts'
 export type {
   ApprovalFile,
+  ApprovalMessage,
   ApprovalNote,
   ApprovalView,
   AuditFinding,

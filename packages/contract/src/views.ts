@@ -92,6 +92,25 @@ export interface ApprovalView {
     /** Of a decision on a call of one's own: by which right. */
     readonly as?: 'owner'
   }
+  /** Whether the webhook of approvals has its message; only when one is asked for by id by a principal that may decide. */
+  readonly webhook?: {
+    readonly state: 'waiting' | 'sent' | 'failed'
+    readonly tries: number
+    /** Why the last try failed. */
+    readonly error?: string
+  }
+}
+
+/** The body of a message to the webhook of approvals. Text of callers is in `approval` alone, as JSON. */
+export interface ApprovalMessage {
+  readonly type: 'approval.requested' | 'approval.approved' | 'approval.denied' | 'approval.expired'
+  readonly tenant: string
+  /** As an approver sees it, with its arguments, at the moment of sending. */
+  readonly approval: ApprovalView
+  /** Command lines to see and decide it, while it is open. */
+  readonly commands?: { readonly show: string; readonly approve: string; readonly deny: string }
+  /** Where a person can decide, when `approvals.link` is configured. */
+  readonly link?: string
 }
 
 /** A file that arguments name by its id. Only the content of this digest runs; without a digest there is no such file. */
@@ -169,9 +188,12 @@ export interface WorkerView {
   readonly roles: readonly string[]
   readonly slots: number
   readonly running: number
-  readonly state: 'starting' | 'ready' | 'draining' | 'gone'
+  /** `lost`: it has had no heartbeat for longer than its lease, which is at least 15 s here. */
+  readonly state: 'starting' | 'ready' | 'draining' | 'lost'
   readonly startedAt: string
   readonly seenAt: string
+  /** What differs from the process that answers although it must be equal: `api_key`, `callback_key`, … */
+  readonly differs?: readonly string[]
 }
 
 /** Whether a dependency of the process that answers works: `database`, `spool`, `artifacts`, or a broker by its name. */

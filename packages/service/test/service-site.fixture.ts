@@ -4,16 +4,18 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { ChainResult, ChainStep, Identity, Json, JsonObject, Result } from '@gantry/contract'
 import type { LoadedConfig } from '../src/config/config.ts'
-import { type ServiceSettings, serviceSettings } from '../src/config/service-settings.ts'
+import { type ApprovalSettings, type ServiceSettings, serviceSettings } from '../src/config/service-settings.ts'
 import { createSnapshot } from '../src/config/snapshots.ts'
 import { unauthenticated } from '../src/http/authentication/authenticator.ts'
 import { createHttpServer, type HttpServer } from '../src/http/server.ts'
 import type { Service } from '../src/http/service.ts'
 import { createBus } from '../src/observe/bus.ts'
 import { createLog, logEvents } from '../src/observe/logs.ts'
+import { testKey } from '../src/reply/callback.fixture.ts'
 import { startService } from '../src/serve/start.ts'
 import { folderArtifacts } from '../src/storage/artifacts/folder.ts'
 import type { Database } from '../src/storage/databases/database.ts'
+import type { SharedTexts } from '../src/storage/server-comparison.ts'
 import { sampleTool } from './sample-tool.fixture.ts'
 
 /** A whole service in this process, without HTTP and brokers, whose configuration can be replaced. */
@@ -64,12 +66,19 @@ export function servePeople(service: Service, people: { readonly [name: string]:
   })
 }
 
+interface SiteOptions {
+  readonly approvals?: ApprovalSettings
+  /** What must be equal in all processes, apart from tools, audit keys and the place of artifacts. */
+  readonly sharedTexts?: () => Promise<SharedTexts>
+}
+
 export async function openServiceSite(
   t: TestContext,
   open: (t: TestContext) => Promise<Database>,
   first: LoadedConfig['options'],
   service: JsonObject = {},
   log: (line: string) => void = () => undefined,
+  { approvals = {}, sharedTexts }: SiteOptions = {},
 ): Promise<ServiceSite> {
   // Hooks run in the order of registration: the service stops before its database closes.
   const ending: (() => Promise<void>)[] = []
@@ -77,7 +86,7 @@ export async function openServiceSite(
   const database = await open(t)
   const data = mkdtempSync(join(tmpdir(), 'gantry-site-'))
   t.after(() => rmSync(data, { recursive: true, force: true }))
-  const settings = serviceSettings({ service }, data)
+  const settings = serviceSettings({ service, approvals }, data)
   const bus = createBus()
   const unsubscribe = logEvents(bus, createLog('debug', { write: log }))
   t.after(unsubscribe)
@@ -88,7 +97,8 @@ export async function openServiceSite(
     database: database.asService(),
     files: folderArtifacts({ folder: join(data, 'artifacts') }),
     snapshot: async (additions) => createSnapshot(loadedConfig(settings, options), additions, bus),
-    callbackKey: async () => undefined,
+    callbackKey: async () => testKey,
+    ...(sharedTexts === undefined ? {} : { sharedTexts }),
   })
   let stopped: Promise<void> | undefined
   const stop = (graceMs: number): Promise<void> => {

@@ -117,7 +117,9 @@ test('`allow` of the tool limits programs to less than the egress rules of the e
   const asked = (origin: string) => run({ script: curl(origin), network: { allow: [origin] } })
   assert.equal((await asked(mine.origin)).status, 'ok')
   assert.deepEqual([mine.requests.length, other.requests.length], [1, 0])
-  assert.equal((await asked(other.origin)).error?.code, 'EGRESS_DENIED')
+  const refused = (await asked(other.origin)).error
+  assert.equal(refused?.code, 'EGRESS_DENIED')
+  assert.ok(refused.message.endsWith(`Add "${other.origin}" to sandboxNetwork.allow.`), refused.message)
   assert.equal((await asked('https://*.example.com')).error?.code, 'EGRESS_DENIED')
   assert.equal(other.requests.length, 0)
 })

@@ -55,7 +55,10 @@ export function createAdmission(settings: EgressSettings, report: Report): Admis
     const verdict = judge(publicOnly === true ? all.filter((rule) => !rule.private) : all, target, method)
     if (!verdict.allowed) {
       const what = method === undefined ? 'a connection' : `a ${method} request`
-      throw refuse('no rule allows it', `No rule allows ${what} to ${origin}. ${adviceFor(target, scope, rules)}.`)
+      throw refuse(
+        'no rule allows it',
+        `No rule allows ${what} to ${origin}. ${adviceFor(target, method, scope, rules)}.`,
+      )
     }
     if (scope.only !== undefined && !judge(rulesOf(scope.only, '/only'), target, method).allowed) {
       const { onlyName: list = 'the egress list of the tool' } = scope
@@ -102,12 +105,19 @@ export function createAdmission(settings: EgressSettings, report: Report): Admis
 }
 
 /** The remedy for a target that no rule allows. */
-function adviceFor(target: Target, { instead, publicOnly }: EgressScope, rules: readonly Rule[] = []): string {
+function adviceFor(
+  target: Target,
+  method: string | undefined,
+  { instead, publicOnly }: EgressScope,
+  rules: readonly Rule[] = [],
+): string {
   if (instead !== undefined) return 'It is not on the list of origins that this call may reach'
   const known = rules.filter((rule) => covers(rule, target))
   if (known.length === 0) return `Add "${target.origin}" to egress.allow`
   const held = publicOnly === true && known.every((rule) => rule.private)
-  return held ? 'Its rule in egress.allow is for private addresses' : 'Its rule in egress.allow lists other methods'
+  if (held) return 'Its rule in egress.allow is for private addresses'
+  if (method === undefined) return 'Its rule in egress.allow lists methods, which a tunnel cannot be held to'
+  return `Its rule in egress.allow lists other methods; add "${method}" to its methods`
 }
 
 /** A URL and the part of its verdict that does not depend on the rules. */

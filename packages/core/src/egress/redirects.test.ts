@@ -56,6 +56,7 @@ test('a redirect whose method no rule allows is refused', async (t) => {
     get(server.origin, { method: 'POST', body: 'x', redirects: 1 }),
     fails('EGRESS_DENIED', { effect: 'possible' }),
   )
+  await assert.rejects(get(other.origin), /lists other methods; add "GET" to its methods\.$/)
   assert.equal(other.connections(), 0)
 })
 

@@ -167,7 +167,8 @@ test('what a tool threw is emitted with its place and without secrets, and is on
     inputSchema: { type: 'object' },
     secrets: ['TOKEN'],
     run(_args, { secrets }) {
-      throw new TypeError(`no ${secrets.TOKEN} here`)
+      const cause = new RangeError(`only ${secrets.TOKEN} is there`)
+      throw new TypeError(`no ${secrets.TOKEN} here`, { cause })
     },
   })
   const gantry = createExecutor({ tools: [broken], audit, secrets: { get: async () => 'hunter2-secret' } })
@@ -180,6 +181,7 @@ test('what a tool threw is emitted with its place and without secrets, and is on
   assert.deepEqual([events.length, given], [1, ['TypeError']])
   assert.match(event?.at ?? '', /failure\.test\.ts:\d+:\d+$/)
   assert.ok(event?.stack?.startsWith('TypeError: no [redacted'))
+  assert.match(event?.stack ?? '', /\nCaused by: RangeError: only \[redacted[^\n]*\n +at .*failure\.test\.ts:\d+/)
   assert.ok(!JSON.stringify([event, result, audit.records()]).includes('hunter2'))
   assert.ok(!JSON.stringify(result).includes('failure.test.ts'), 'the caller does not learn files of the host')
   const end = audit.records().find(({ phase }) => phase === 'end')

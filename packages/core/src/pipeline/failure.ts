@@ -59,7 +59,7 @@ export function errorInfo(run: Run, error: ToolError): ErrorInfo {
 export interface Thrown {
   readonly name: string
   readonly message: string
-  /** As the engine wrote it, truncated. */
+  /** As the engine wrote it, with the stacks of its causes below it; truncated. */
   readonly stack?: string
   /** The innermost frame outside of Node and installed packages: `file:///srv/tools/pay.ts:12:9`. */
   readonly at?: string
@@ -75,12 +75,24 @@ export function thrownBy(run: Run, failure: ToolError): Thrown | undefined {
     const { cause } = failure
     const { name, message } = causeOf(run, cause, deepestCause)
     if (!(cause instanceof Error) || typeof cause.stack !== 'string') return { name, message }
-    const stack = run.shown(cause.stack, longestStack)
-    const at = innermostFrame(stack)
+    const own = run.shown(cause.stack, longestStack)
+    const at = innermostFrame(own)
+    const stack = `${own}${causeStacks(run, cause)}`.slice(0, longestStack)
     return { name, message, stack, ...(at === undefined ? {} : { at }) }
   } catch {
     return { name: 'unknown', message: 'The error cannot be shown.' }
   }
+}
+
+/** The stacks of the causes of an error, one below the other. */
+function causeStacks(run: Run, error: Error): string {
+  let text = ''
+  let { cause } = error
+  for (let depth = 1; depth < deepestCause && cause instanceof Error; depth += 1) {
+    text += `\nCaused by: ${run.shown(String(cause.stack ?? cause), longestStack)}`
+    cause = cause.cause
+  }
+  return text
 }
 
 function innermostFrame(stack: string): string | undefined {

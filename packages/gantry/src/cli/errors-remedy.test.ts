@@ -63,3 +63,12 @@ test('an egress denial at admission does not suggest egress.allow', () => {
   assert.equal(denied('admit'), undefined)
   assert.equal(denied('execute'), codes.EGRESS_DENIED.remedy)
 })
+
+test('an egress denial whose message names the line to add has no other remedy', () => {
+  for (const message of [
+    'No rule allows a GET request to https://a.example. Add "https://a.example" to egress.allow.',
+    'The origin https://a.example is not in the egress of the tool, which is empty. Add "https://a.example" to sandboxNetwork.allow.',
+    'If that is intended, add { "origin": "http://10.0.0.1", "private": true } to egress.allow.',
+  ])
+    assert.equal(remedyOf(errorInfoOf(new ToolError('EGRESS_DENIED', message))), undefined)
+})

@@ -81,10 +81,10 @@ export function exitCodeOf(outcome: { readonly error?: ErrorInfo }): number {
 }
 
 /** The remedy of an error: that of the code table where it applies, none where the message already names it. */
-export function remedyOf({ code, stage, details = {} }: ErrorInfo): string | undefined {
+export function remedyOf({ code, message, stage, details = {} }: ErrorInfo): string | undefined {
   if (code === 'CANCELLED') return undefined
   // A denial at admission is not about `egress.allow`; its message names the remedy.
-  if (code === 'EGRESS_DENIED' && stage === 'admit') return undefined
+  if (code === 'EGRESS_DENIED' && (stage === 'admit' || namesLine.test(message))) return undefined
   // The message of a service that cannot start beside another one names the remedy.
   if (code === 'SERVICE_UNAVAILABLE' && stage === 'define') return undefined
   // Only a command about quarantine is stale before there is a call.
@@ -103,6 +103,9 @@ export function remedyOf({ code, stage, details = {} }: ErrorInfo): string | und
   if (detail === undefined || !isEmpty(details[detail])) return remedy
   return code === 'TOOL_NOT_FOUND' ? '`gantry tools` lists what there is.' : undefined
 }
+
+/** The message of an egress refusal that says which line to add or change. */
+const namesLine = /\b[Aa]dd (?:"|\{)|egress\.allow/
 
 /** A permission is missing, a rule or a person said no, a server refused the credentials, or the tool itself refuses. */
 function denialRemedy(stage: Stage, { permission, rule, approval, secrets, status }: JsonMembers): string {

@@ -121,6 +121,7 @@ export const options = {
   },
   tool: { kind: 'text', value: 'ID', summary: 'Only calls of this tool.' },
   all: { kind: 'flag', summary: 'Decided ones too.' },
+  watch: { kind: 'flag', short: 'w', summary: 'Print new ones and decisions as they come, until Ctrl-C.' },
   full: { kind: 'flag', summary: 'Do not truncate long texts.' },
   reason: { kind: 'text', value: 'TEXT', summary: 'Why; the caller sees it, and it is audited.' },
   follow: { kind: 'flag', short: 'f', summary: 'Print its events until it ends, then its outcome.' },

@@ -137,12 +137,19 @@ export const serviceCommands = {
   },
   'approvals ls': {
     summary: 'List the calls that wait for approval: those that you may decide on, and your own.',
-    notes: [needsService],
+    notes: [
+      needsService,
+      'With --watch the list is read every 2 seconds: open ones first, then each new one and each decision, a line each.',
+    ],
     operands: [],
-    options: ['all', ...paging, ...asking],
+    options: ['all', 'watch', ...paging, ...asking],
     examples: [
       { line: 'gantry approvals ls', what: 'prints a line for each' },
       { line: 'gantry approvals ls --all', what: 'prints those too that were decided' },
+      {
+        line: 'gantry approvals ls --watch --json',
+        what: 'prints approvals and decisions as they come, for a program',
+      },
     ],
   },
   'approvals show': {
@@ -347,7 +354,11 @@ export const serviceCommands = {
   },
   workers: {
     summary: 'List the processes of the service, by their last heartbeat.',
-    notes: [needsService],
+    notes: [
+      needsService,
+      'A process without a heartbeat for longer than its lease is lost. The column differs names what is not equal to the',
+      'process that answers although it must be, such as callback_key; see docs/service.md.',
+    ],
     operands: [],
     options: asking,
     examples: [{ line: 'gantry workers', what: 'prints a line for each' }],

@@ -59,7 +59,7 @@ export function demandsOf(
   const confinement = plan.takes === undefined ? boundBy(plan) : askedBy(given)
   const { network = 'none' } = confinement
   if (plan.egress !== undefined && plan.takes !== undefined && network !== 'none')
-    checkWithin(network.allow, plan.egress)
+    checkWithin(network.allow, plan.egress, id)
   const dial = egress === undefined ? {} : { dial: { egress, owner: id, tenant: identity.tenant } }
   return { program: kindOf(plan, given, languages), confinement: { ...confinement, ...dial } }
 }
@@ -206,7 +206,7 @@ export async function egressOf(
 ): Promise<{ readonly dial?: Dial }> {
   const granted = plan.takes === undefined ? (plan.credentials ?? {}) : namedOf(plan.credentials ?? {}, args)
   const allow = network === 'none' ? [] : network.allow
-  if (plan.egress !== undefined && plan.takes !== undefined) checkWithin(allow, plan.egress)
+  if (plan.egress !== undefined && plan.takes !== undefined) checkWithin(allow, plan.egress, id)
   if (plan.takes !== undefined) checkReach(granted, allow)
   if (egress === undefined) return {}
   const dial = { egress, owner: id, tenant: context.identity.tenant }
@@ -232,12 +232,16 @@ function namedOf(granted: Credentials, { grants = [] }: JsonObject): Credentials
 }
 
 /** A tool's own list narrows the origins that its callers may request. */
-function checkWithin(allow: readonly string[], egress: readonly string[]): void {
+function checkWithin(allow: readonly string[], egress: readonly string[], id: string): void {
   const [outside] = outsideOf(allow, egress)
   if (outside === undefined) return
-  const message = `The origin ${outside} is not in the egress of the tool, which is ${egress.join(', ') || 'empty'}.`
-  throw new ToolError('EGRESS_DENIED', message)
+  const known = `The origin ${outside} is not in the egress of the tool, which is ${egress.join(', ') || 'empty'}`
+  const list = builtIn.test(id) ? 'sandboxNetwork.allow' : 'the egress of the tool'
+  throw new ToolError('EGRESS_DENIED', `${known}. Add "${outside}" to ${list}.`)
 }
+
+/** Tools that get their egress from `sandboxNetwork` of the configuration. */
+const builtIn = /^(?:code:run|code:session|shell:run)(?::|$)/
 
 /** A credential for unreachable hosts is a mistake that the program would only see as a failed login. */
 function checkReach(granted: Credentials, allow: readonly string[]): void {

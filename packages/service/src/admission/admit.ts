@@ -291,7 +291,7 @@ export function sessionHolders(
   const ownTag = own === undefined ? undefined : sessionTag(own)
   return async (tag) => {
     if (tag === ownTag) return true
-    const there = (await workers.list()).filter(({ state }) => state !== 'gone' && state !== 'draining')
+    const there = (await workers.list()).filter(({ state }) => state !== 'lost' && state !== 'draining')
     return there.some(({ worker, roles }) => roles.includes('worker') && sessionTag(worker) === tag)
   }
 }

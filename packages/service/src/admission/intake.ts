@@ -223,9 +223,11 @@ export function createIntake(parts: IntakeParts): Intake {
   const refused = (input: CallInput, identity: Identity, error: unknown, config: string): void => {
     const code = ToolError.is(error) ? error.code : 'INTERNAL'
     const tool = String(input.tool ?? input.kind).slice(0, 200)
-    bus.emit('call:refused', { tool, code, tenant: identity.tenant })
     const { tenant, principal } = identity
     const reason = ToolError.is(error) ? error.message : undefined
+    // The message about an argument may quote it, and arguments are never logged.
+    const quotes = code === 'INPUT_INVALID' || code === 'PAYLOAD_INVALID' || code === 'CHAIN_INVALID'
+    bus.emit('call:refused', { tool, code, tenant, principal, error: quotes ? undefined : reason })
     parts.refusals?.add({ tenant, principal, tool, code, config, reason })
   }
   const take = async (input: CallInput, identity: Identity, origin: Origin, attempt: Attempt): Promise<Submission> => {

@@ -15,6 +15,7 @@ import {
   type ToolsFolder,
   type ToolsFolderMemory,
 } from '@gantry/tools'
+import { webhookIssues } from './approval-webhook.ts'
 import { authenticationIssues } from './authentication-settings.ts'
 import { brokerIssues } from './broker-settings.ts'
 import { checkCallback } from './callback-target.ts'
@@ -27,6 +28,7 @@ import { resolveOurPackages } from './read-module.ts'
 import { configIssues, readDocument } from './schema.ts'
 import { secretSources, storeOptions } from './secret-sources.ts'
 import { addressIssues, dataFolder, executorPart, serviceSettings } from './service-settings.ts'
+import { sharedDigest } from './shared-settings.ts'
 
 /** Checks a configuration merged with the environment and makes executor options of it; throws with all problems. */
 export async function composeConfig(
@@ -51,7 +53,7 @@ export async function composeConfig(
   const backends = await makeBackends(lists.backends, file, issues)
   const tools = [...live.tools, ...dataTools(lists.tools, issues)]
   issues.push(...(await partIssues(unchecked, backends, issues)))
-  issues.push(...(await callbackIssues(unchecked, issues)))
+  issues.push(...(await callbackIssues(unchecked, issues)), ...(await webhookIssues(unchecked, issues)))
   const document = issues.length > 0 ? undefined : readDocument(unchecked)
   if (document === undefined) {
     throw configError(file, problemText(file, issues.length, overrides), issues)
@@ -76,6 +78,7 @@ export async function composeConfig(
     ...(toolsFolder === undefined ? {} : { toolsFolder }),
     ...(store === undefined ? {} : { secretStore: store }),
     service: serviceSettings(document, place, folder),
+    shared: sharedDigest(document),
     builtins: document.builtins !== false,
     builtinOptions: {
       ...(sandboxNetwork === undefined ? {} : { sandboxNetwork }),

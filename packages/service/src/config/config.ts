@@ -75,6 +75,8 @@ export interface LoadedConfig {
   readonly file: string | undefined
   /** Digest of the file as it was read; absent when there is no file. */
   readonly digest?: string
+  /** Digest of the settings that must be equal in all processes of a service; of secrets too. */
+  readonly shared?: string
   readonly options: Pick<ExecutorOptions, Exclude<ConfigKey, NotForExecutors>>
   /** Settings of `gantry serve`. */
   readonly service: ServiceSettings

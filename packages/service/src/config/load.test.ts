@@ -34,7 +34,8 @@ async function problems(
 test('without a file the configuration has the demo tools and the settings of the environment', async () => {
   using folder = folderWith({})
   const options = { runtimes: {} }
-  const { service, ...plain } = await load(folder.path)
+  const { service, shared, ...plain } = await load(folder.path)
+  assert.match(String(shared), /^[0-9a-f]{64}$/)
   assert.deepEqual(plain, { file: undefined, builtins: true, demo: true, options, warnings: [] })
   assert.deepEqual([service.port, service.data], [7420, join(folder.path, '.gantry')])
   const loaded = await load(folder.path, { GANTRY_TIMEOUT_MS: '250', GANTRY_FORMAT: 'assert', SANDBOX_ROOT: 'boxes' })

@@ -21,10 +21,12 @@ export async function loadConfig(request: ConfigRequest): Promise<LoadedConfig> 
     const document = issues.length > 0 ? undefined : await environmentDocument(overrides.document)
     if (document === undefined) throw configError(undefined, wrongEnvironment, issues)
     const { runtimeOptions } = await import('./compose.ts')
+    const { sharedDigest } = await import('./shared-settings.ts')
     const { dataFolder, executorPart, serviceSettings } = await import('./service-settings.ts')
     const settings = serviceSettings(document, dataFolder(folder, environment))
     const options = { ...executorPart(document), runtimes: runtimeOptions({}, folder, environment) }
-    return { file, builtins: true, demo: true, options, service: settings, warnings }
+    const shared = sharedDigest(document)
+    return { file, builtins: true, demo: true, options, service: settings, shared, warnings }
   }
   const { content, digest } = await readWhole(file, signal, request.fresh === true)
   const { composeConfig } = await import('./compose.ts')

@@ -36,6 +36,7 @@ test('an invalid configuration is reported with its issues and rejects, and the 
     unrecorded: () => 0,
     isUp: () => true,
     connections: () => ({}),
+    mismatches: () => ({}),
     sandboxes: () => ({}),
     waiting: async () => ({}),
     stored: async () => ({}),

@@ -304,7 +304,19 @@ export const configSchema: JsonSchema = object({
   service,
   tenants: tenantsSchema,
   tracing,
-  approvals: object({ self: { enum: ['never', 'owner'] } }),
+  approvals: object({
+    self: { enum: ['never', 'owner'] },
+    // `webhookIssues` checks the form of the URL and reports its path.
+    webhook: object(
+      {
+        url: { type: 'string', pattern: '^https?://' },
+        secret: { type: 'string', minLength: 1 },
+        private: { type: 'boolean' },
+      },
+      ['url'],
+    ),
+    link: { type: 'string', pattern: '^https?://[!-~]+$', maxLength: 2_048 },
+  }),
   demo: { type: 'boolean' },
   $schema: { type: 'string' },
 })

@@ -97,6 +97,18 @@ export interface ApprovalSettings {
    * embedded service.
    */
   readonly self?: 'never' | 'owner'
+  /** Informed of each approval that is requested, decided or expired. */
+  readonly webhook?: ApprovalWebhook
+  /** Where a person can decide: an address in which `{id}` stands for the approval. */
+  readonly link?: string
+}
+
+export interface ApprovalWebhook {
+  readonly url: string
+  /** Name of the secret that signs its messages; without it the key of callbacks does. */
+  readonly secret?: string
+  /** Whether the URL may resolve to a private address. */
+  readonly private?: boolean
 }
 
 /** Settings of the MCP endpoint. */

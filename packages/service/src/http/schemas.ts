@@ -1,5 +1,4 @@
 import type {
-  ApprovalView,
   CallView,
   DeadLetter,
   DependencyView,
@@ -13,6 +12,7 @@ import type {
 import type { FoundTool, ToolDoc } from '@gantry/core'
 import type { CircuitSummary } from '@gantry/core/internal/resilience/circuit-state'
 import type { RuntimeInfo } from '@gantry/sandbox'
+import { approvalSchemas } from './approval-schema.ts'
 import { auditSchemas, keySchemas, policySchemas } from './operator-schemas.ts'
 import type { ErrorBody } from './service.ts'
 
@@ -125,81 +125,6 @@ const deadLetter = {
   required: ['id', 'source', 'reason', 'code', 'deliveries', 'createdAt'],
 } as const satisfies ObjectSchema<DeadLetter>
 
-const approval = {
-  type: 'object',
-  description: 'A request for approval of a call.',
-  properties: {
-    id: text,
-    state: { enum: ['open', 'approved', 'denied', 'expired', 'void'] },
-    callId: { ...text, description: 'The call that waits.' },
-    innerId: { ...text, description: 'The inner call that requires approval, when it is one of a chain.' },
-    tool: text,
-    principal: { ...text, description: 'The caller.' },
-    reason: text,
-    args: {
-      description:
-        'Exactly what will run, but for known secrets and members that the tool declares as secret; only when one is asked for by id.',
-    },
-    argsBytes: { ...count, description: 'Of the arguments as JSON in UTF-8.' },
-    argsSha256: { ...text, description: 'Of the same JSON.' },
-    hidden: { ...texts, description: 'JSON Pointers to what is hidden in the arguments.' },
-    truncated: {
-      ...texts,
-      description:
-        'JSON Pointers to what is shown in part; the empty one says that arguments are left out. `full` shows all.',
-    },
-    notes: {
-      type: 'array',
-      description: 'What a reader of the arguments could miss: the target of a URL, and invisible characters.',
-      items: {
-        type: 'object',
-        properties: {
-          kind: { enum: ['url', 'invisible'] },
-          path: text,
-          host: text,
-          url: text,
-          userinfo: text,
-          characters: texts,
-        },
-        required: ['kind', 'path'],
-      },
-    },
-    notesOmitted: { ...count, description: 'How many notes are left out because there are too many of their kind.' },
-    files: {
-      type: 'array',
-      description:
-        'The files that the arguments name by their ids, as they were when the call asked; a decision is about these digests. Without a digest there is no such file.',
-      items: {
-        type: 'object',
-        properties: { path: text, id: text, name: text, mimeType: text, bytes: count, digest: text },
-        required: ['path', 'id'],
-      },
-    },
-    fingerprint: {
-      ...text,
-      description:
-        'Hash of the tool, its definition, the arguments with their files, and the caller; a decision is about these alone.',
-    },
-    approvers: { ...texts, description: 'Roles that may decide, in addition to holders of `gantry:approve`.' },
-    askedAt: time,
-    expiresAt: time,
-    decided: {
-      type: 'object',
-      properties: {
-        by: text,
-        at: time,
-        why: text,
-        as: { enum: ['owner'], description: 'Of a decision on a call of one’s own: by which right.' },
-      },
-      required: ['by', 'at'],
-    },
-  },
-  required: [
-    ...(['id', 'state', 'callId', 'tool', 'principal', 'reason', 'argsBytes', 'fingerprint'] as const),
-    ...(['approvers', 'askedAt', 'expiresAt'] as const),
-  ],
-} as const satisfies ObjectSchema<ApprovalView>
-
 const worker = {
   type: 'object',
   properties: {
@@ -209,9 +134,10 @@ const worker = {
     roles: texts,
     slots: count,
     running: count,
-    state: { enum: ['starting', 'ready', 'draining', 'gone'] },
+    state: { enum: ['starting', 'ready', 'draining', 'lost'] },
     startedAt: time,
     seenAt: time,
+    differs: { ...texts, description: 'What differs from the process that answers although it must be equal.' },
   },
   required: ['worker', 'host', 'pid', 'roles', 'slots', 'running', 'state', 'startedAt', 'seenAt'],
 } as const satisfies ObjectSchema<WorkerView>
@@ -384,7 +310,7 @@ export const viewSchemas: { readonly [name: string]: JsonSchema } = {
   Accepted: accepted,
   CallView: callView,
   DeadLetter: deadLetter,
-  Approval: approval,
+  ...approvalSchemas,
   ...keySchemas,
   ...auditSchemas,
   Worker: worker,

@@ -28,7 +28,7 @@ export interface ServiceApiParts {
   readonly events: EventRecords
   readonly artifacts: Artifacts
   readonly deadLetters: DeadLetters
-  readonly workers: WorkerRecords
+  readonly workers: Pick<WorkerRecords, 'list'>
   readonly waiters: Waiters
   readonly notifications: CallNotifications
   readonly circuits: Pick<FleetCircuits, 'states' | 'reset'>

@@ -25,7 +25,14 @@ export function subjectOf({ callId, tool, identity, trace }: SubjectCall): Subje
 /** Events of a process, for logs, metrics and the console. */
 export interface WorkerEvents {
   'call:admitted': { readonly callId: string; readonly tool: string; readonly tenant: string }
-  'call:refused': { readonly tool: string; readonly code: ErrorCode; readonly tenant: string }
+  'call:refused': {
+    readonly tool: string
+    readonly code: ErrorCode
+    readonly tenant: string
+    readonly principal?: string
+    /** The message of the error; absent where it can quote arguments. */
+    readonly error?: string | undefined
+  }
   'call:claimed': Subject & { readonly fence: number; readonly deliveries: number }
   'call:finished': Subject & {
     readonly status: ResultStatus
@@ -63,10 +70,10 @@ export interface WorkerEvents {
   'dependency:up': { readonly dependency: string; readonly downMs: number }
   /** A file was refused because of the quota of its tenant or principal. */
   'storage:refused': { readonly scope: 'tenant' | 'principal'; readonly tenant: string; readonly principal: string }
-  /** The relay tried to send a callback, a reply or a message; `dead` when it does not retry. */
+  /** The relay tried to send a callback, a reply, a message or news of an approval; `dead` when it does not retry. */
   'callback:tried': {
     readonly callId: string
-    readonly kind: 'callback' | 'reply' | 'message'
+    readonly kind: 'callback' | 'reply' | 'message' | 'approval'
     readonly outcome: 'sent' | 'again' | 'dead'
     readonly error?: string | undefined
   }
@@ -80,6 +87,15 @@ export interface WorkerEvents {
   'message:gone': { readonly source: string; readonly position: string }
   /** A message that cannot become a call got a reply, or became a dead letter. */
   'message:refused': { readonly source: string; readonly code: ErrorCode; readonly dead: boolean }
+  /** Another process of the service has another value of what must be equal in all, or has the same again. */
+  'server:differs': {
+    readonly worker: string
+    readonly host: string
+    readonly what: string
+    readonly name: string
+    readonly advice: string
+  }
+  'server:agrees': { readonly worker: string; readonly what: string; readonly name: string }
   /** The public keys of an issuer of tokens are unavailable, or available again. */
   'issuer:down': { readonly issuer: string; readonly reason: string }
   'issuer:up': { readonly issuer: string; readonly downMs: number }

@@ -103,3 +103,14 @@ test('a tool that threw is one line with the place and the stack', () => {
     ['c-1.2', 'c-1', 'acme', thrown.at, thrown.stack, 'tool threw'],
   )
 })
+
+test('the line of a refused call says who was refused and why, and never the message about an argument', () => {
+  const { bus, read } = loggedEvents()
+  const refused = { tool: 'bank:pay', tenant: 'acme', principal: 'eve' }
+  bus.emit('call:refused', { ...refused, code: 'DENIED', error: 'eve lacks the permission bank:pay.' })
+  bus.emit('call:refused', { ...refused, code: 'INPUT_INVALID', error: undefined })
+  const [denied, invalid] = read()
+  assert.deepEqual([denied?.principal, denied?.error], ['eve', 'eve lacks the permission bank:pay.'])
+  assert.match(String(denied?.error_id), /^[0-9a-f]{12}$/)
+  assert.deepEqual([invalid?.code, invalid?.error], ['INPUT_INVALID', undefined])
+})

@@ -92,7 +92,10 @@ export function logEvents(bus: Bus, log: Logger): () => void {
     bus.on('call:claimed', ({ fence, deliveries, ...subject }) => {
       log.debug({ ...named(subject), fence, deliveries }, 'call claimed')
     }),
-    bus.on('call:refused', ({ tool, code, tenant }) => log.info({ tool, code, tenant }, 'call refused')),
+    bus.on('call:refused', ({ tool, code, tenant, principal, error }) => {
+      const failure = error === undefined ? { code } : failureFields(tool, code, error)
+      log.info({ tool, tenant, principal, ...failure }, 'call refused')
+    }),
     bus.on('call:released', ({ reason, ...subject }) => {
       log.warn({ ...named(subject), reason }, 'call released')
     }),
@@ -120,8 +123,9 @@ export function logEvents(bus: Bus, log: Logger): () => void {
     bus.on('dependency:down', ({ dependency, reason }) => log.error({ dependency, reason }, 'dependency unavailable')),
     bus.on('dependency:up', ({ dependency, downMs }) => log.info({ dependency, downMs }, 'dependency available again')),
     bus.on('callback:tried', ({ callId, kind, outcome, error }) => {
-      if (outcome === 'sent') log.debug({ task_id: callId }, `${kind} sent`)
-      else log[outcome === 'dead' ? 'error' : 'warn']({ task_id: callId, outcome, error }, `${kind} not delivered`)
+      const what = kind === 'approval' ? 'message to the webhook of approvals' : kind
+      if (outcome === 'sent') log.debug({ task_id: callId }, `${what} sent`)
+      else log[outcome === 'dead' ? 'error' : 'warn']({ task_id: callId, outcome, error }, `${what} not delivered`)
     }),
     bus.on('upkeep:failed', ({ what, reason }) => log.error({ what, reason }, 'periodic job failed')),
     bus.on('relay:failed', ({ reason }) => log.error({ reason }, 'outbox unavailable')),
@@ -132,6 +136,12 @@ export function logEvents(bus: Bus, log: Logger): () => void {
       log.error({ source, position }, 'a message was removed from its stream before it was settled')
     }),
     bus.on('message:refused', ({ source, code, dead }) => log.warn({ source, code, dead }, 'message refused')),
+    bus.on('server:differs', ({ worker, host, what, name, advice }) =>
+      log.warn({ worker, host, what }, `the ${name} of another server differs from that of this one: ${advice}`),
+    ),
+    bus.on('server:agrees', ({ worker, what, name }) =>
+      log.info({ worker, what }, `the ${name} of another server is that of this one again`),
+    ),
     bus.on('issuer:down', ({ issuer, reason }) => log.error({ issuer, reason }, 'keys of an issuer unavailable')),
     bus.on('issuer:up', ({ issuer, downMs }) => log.info({ issuer, downMs }, 'keys of an issuer available again')),
     bus.on('audit:head', ({ head }) => log.info({ head }, 'audit log sealed')),

@@ -14,6 +14,7 @@ const gauges: Gauges = {
   lag: { redis: async () => 7 },
   connections: () => ({ open: 4, idle: 1, waiting: 0 }),
   sandboxes: () => ({ running: 1, waiting: 2 }),
+  mismatches: () => ({ callback_key: 1 }),
   waiting: async () => ({ approvals: 5, unsealed: 9 }),
   stored: async () => ({ bytes: 70_000, files: 3 }),
 }

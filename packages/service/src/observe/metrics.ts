@@ -16,6 +16,8 @@ export interface Gauges {
   /** Values by label. */
   readonly connections: () => Levels
   readonly sandboxes: () => Levels
+  /** Other servers that differ in what must be equal, by what it is. */
+  readonly mismatches: () => Levels
   readonly waiting: () => Promise<Levels>
   readonly stored: () => Promise<Levels>
   /** Tenants with a label of their own. All others share one, to bound the number of labels. */
@@ -91,6 +93,11 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
   )
   const dead = counter('gantry_dead_letters_total', 'Calls and callbacks that became dead letters.')
   const callbacks = counter('gantry_callbacks_total', 'Attempts to send a callback, by outcome.', ['outcome'])
+  const announced = counter(
+    'gantry_approval_webhooks_total',
+    'Attempts to send a message to the webhook of approvals, by outcome.',
+    ['outcome'],
+  )
   const released = counter('gantry_released_total', 'Calls that workers released.')
   const messages = counter('gantry_messages_refused_total', 'Messages that were refused as calls, by code.', ['code'])
   const held = counter('gantry_messages_held_total', 'Messages released to their broker for redelivery.')
@@ -138,6 +145,12 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     'Connections to the database, and statements that wait for one.',
     'state',
     gauges.connections,
+  )
+  levels(
+    'gantry_server_mismatch',
+    'Other live servers that differ from this one in what must be equal, by what it is.',
+    'what',
+    gauges.mismatches,
   )
   levels('gantry_sandboxes', 'Running sandboxes, and requests that wait for one.', 'state', gauges.sandboxes)
   figures('gantry_waiting', 'Open approvals, and audit entries that are not sealed yet.', 'what', gauges.waiting)
@@ -195,8 +208,8 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
     }),
     bus.on('call:refused', ({ code }) => refused.inc({ code })),
     bus.on('call:released', () => released.inc()),
-    bus.on('callback:tried', ({ outcome }) => {
-      callbacks.inc({ outcome })
+    bus.on('callback:tried', ({ kind, outcome }) => {
+      ;(kind === 'approval' ? announced : callbacks).inc({ outcome })
       if (outcome === 'dead') dead.inc()
     }),
     bus.on('call:dead', () => dead.inc()),

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { type CallKind, type ChainResult, parseWebhookKey, type Result, signWebhook, ToolError } from '@gantry/contract'
-import type { Egress, EgressAllow, EgressResponse } from '@gantry/core'
+import { type CallKind, type ChainResult, parseWebhookKey, type Result, ToolError } from '@gantry/contract'
+import type { Egress, EgressAllow } from '@gantry/core'
 import { callbackDenied, callbackScope, checkCallbackUrl } from '../config/callback-target.ts'
 import type { LoadedConfig } from '../config/config.ts'
 import { secretText } from '../config/secret-sources.ts'
@@ -9,7 +9,8 @@ import { ensureKey } from '../config/service-files.ts'
 import { createBatch } from '../storage/batch.ts'
 import type { CallViews } from '../storage/call-views.ts'
 import type { OutboxItem } from '../storage/outbox/outbox.ts'
-import type { Send, Sending } from './relay.ts'
+import type { Send } from './relay.ts'
+import { postSigned } from './signed-post.ts'
 
 export interface CallbackOptions {
   /** The egress guard of every callback. */
@@ -39,9 +40,6 @@ type Outcome = Result | ChainResult
 
 /** For reads that other senders share: the abort of one must not end them. */
 const never = new AbortController().signal
-/** The bytes of a response that are read, so that its connection can be reused. */
-const readBytes = 4_096
-
 /**
  * Posts the outcome of a call to the URL of its caller, signed by Standard Webhooks. A status from 200 to 299 accepts
  * it, 410 ends the attempts, and everything else is retried; redirects are not followed.
@@ -55,33 +53,28 @@ export function createCallbackSender(options: CallbackOptions): Send {
     },
     { most: 16 },
   )
-  return async (item, signal) => {
-    const time = AbortSignal.timeout(timeoutMs)
-    const either = AbortSignal.any([signal, time])
-    try {
-      const url = checkCallbackUrl(item.target)
-      const body = await bodyOf(item, outcomes.add, options)
-      const response = await egress.request({
-        ...callbackScope(url, origins()),
-        tenant: item.tenant,
-        url,
-        method: 'POST',
-        headers: {
-          'content-type': 'application/json',
-          'user-agent': 'gantry',
-          ...(await signedBy(item, body, options, either)),
+  return (item, signal) =>
+    postSigned(
+      {
+        egress,
+        timeoutMs,
+        async message(either) {
+          const url = checkCallbackUrl(item.target)
+          const { tenant } = item
+          const body = await bodyOf(item, outcomes.add, options)
+          const key = await options.keyOf(tenant, either)
+          return { id: `${item.callId}_${item.id}`, url, scope: callbackScope(url, origins()), tenant, body, key }
         },
-        body,
-        headersMs: timeoutMs,
-        idleMs: timeoutMs,
-        signal: either,
-      })
-      return await judge(response, url)
-    } catch (error) {
-      signal.throwIfAborted()
-      return time.aborted ? { kind: 'again', error: `It took more than ${timeoutMs} ms.` } : failure(error, item)
-    }
-  }
+        denied: (error) => deniedMessage(item, error),
+        failed: 'The callback could not be sent.',
+      },
+      signal,
+    )
+}
+
+function deniedMessage({ target }: OutboxItem, error: ToolError): string {
+  const url = URL.parse(target)
+  return url === null ? error.message : callbackDenied(url, error).message
 }
 
 async function bodyOf(
@@ -95,61 +88,6 @@ async function bodyOf(
   const view: CallbackBody = { callId, ...call }
   const whole = JSON.stringify({ ...view, result })
   return Buffer.byteLength(whole) > bodyBytes ? JSON.stringify(view) : whole
-}
-
-async function signedBy(
-  { id, callId, tenant }: OutboxItem,
-  body: string,
-  { keyOf }: CallbackOptions,
-  signal: AbortSignal,
-) {
-  const message = { id: `${callId}_${id}`, body, seconds: Date.now() / 1_000 }
-  const key = await keyOf(tenant, signal)
-  return key === undefined ? { 'webhook-id': message.id } : signWebhook(key, message)
-}
-
-/** Judges a response. Only its status is kept, since the caller that chose the URL may read what is kept. */
-async function judge(response: EgressResponse, { origin }: URL): Promise<Sending> {
-  const { status, headers } = response
-  await readSome(response)
-  if (status >= 200 && status <= 299) return { kind: 'sent' }
-  const error = `${origin} answered ${status}`
-  if (status === 410) return { kind: 'never', error }
-  const afterMs = status === 429 || status === 503 ? retryAfterMs(headers.get('retry-after')) : undefined
-  return { kind: 'again', error, ...(afterMs === undefined ? {} : { afterMs }) }
-}
-
-/** Reads a short body to its end; a failure is ignored, since the status decides. */
-async function readSome(response: EgressResponse): Promise<void> {
-  let bytes = 0
-  try {
-    for await (const piece of response.body) {
-      bytes += piece.byteLength
-      if (bytes > readBytes) break
-    }
-  } catch {
-    // The status has arrived already.
-  } finally {
-    response.cancel()
-  }
-}
-
-/** Seconds, or a date; undefined for anything else. */
-function retryAfterMs(header: string | null): number | undefined {
-  if (header === null) return undefined
-  const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - Date.now()
-  return ms > 0 ? ms : undefined
-}
-
-/** Errors that a retry cannot repair before a setting has changed. */
-const lasting: readonly string[] = ['EGRESS_DENIED', 'INPUT_INVALID', 'PAYLOAD_INVALID', 'NOT_FOUND']
-
-function failure(error: unknown, { target }: OutboxItem): Sending {
-  if (!ToolError.is(error)) return { kind: 'again', error: 'The callback could not be sent.' }
-  const url = URL.parse(target)
-  if (error.code === 'EGRESS_DENIED' && url !== null)
-    return { kind: 'never', error: callbackDenied(url, error).message }
-  return { kind: lasting.includes(error.code) ? 'never' : 'again', error: error.message }
 }
 
 /**

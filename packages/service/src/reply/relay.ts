@@ -1,14 +1,16 @@
 import { ToolError } from '@gantry/contract'
-import { retry } from '@gantry/core'
+import { type EgressRequest, retry } from '@gantry/core'
 import { onAbort } from '@gantry/core/internal/resilience/abort'
 import type { ServiceSettings } from '../config/service-settings.ts'
 import type { Snapshots } from '../config/snapshots.ts'
 import type { Bus } from '../observe/bus.ts'
+import type { ApprovalRecords } from '../storage/approvals/approvals.ts'
 import { createBatch } from '../storage/batch.ts'
 import type { CallViews } from '../storage/call-views.ts'
 import type { Database } from '../storage/databases/database.ts'
 import { type Outbox, type OutboxItem, outboxRecords } from '../storage/outbox/outbox.ts'
 import { createWakeSignal } from '../storage/wake-signal.ts'
+import { createApprovalSender } from './approval-webhook.ts'
 import type { BrokerReplies } from './broker-replies.ts'
 import { createCallbackSender } from './callback.ts'
 import type { CallNotifications } from './waiters.ts'
@@ -211,25 +213,35 @@ interface SendOutboxParts {
   readonly answers: BrokerReplies
   readonly notifications: CallNotifications
   readonly bus: Bus
-  readonly settings: Pick<ServiceSettings, 'callbackTries' | 'callbackOrigins'>
+  readonly approvals: Pick<ApprovalRecords, 'news'>
+  readonly settings: Pick<ServiceSettings, 'callbackTries' | 'callbackOrigins' | 'approvals'>
   /** Callbacks use the egress guard of the current configuration. */
   readonly snapshots: Pick<Snapshots, 'current'>
   /** The database time after which a claim that is sent now takes nothing; absent where a claim is never late. */
   readonly notAfter: (() => number) | undefined
   readonly callbackKey: (tenant: string) => Promise<Uint8Array | undefined>
+  readonly approvalKey: () => Promise<Uint8Array | undefined>
 }
 
-/** Sends the items of the outbox: callbacks over HTTP, all others over brokers. */
+/** Sends the items of the outbox: callbacks and news of approvals over HTTP, all others over brokers. */
 export function startSending(parts: SendOutboxParts): Relay {
   const { database, views, answers, notifications, bus, settings, snapshots } = parts
   const tries = settings.callbackTries
+  const egress = { request: (request: EgressRequest) => snapshots.current.executor.egress.request(request) }
   const callBack = createCallbackSender({
-    egress: { request: (request) => snapshots.current.executor.egress.request(request) },
+    egress,
     origins: () => settings.callbackOrigins,
     keyOf: parts.callbackKey,
     views,
   })
-  const send: Send = (item, signal) => (item.kind === 'callback' ? callBack : answers.send)(item, signal)
+  const announce = createApprovalSender({
+    egress,
+    settings: () => settings.approvals,
+    key: parts.approvalKey,
+    approvals: parts.approvals,
+  })
+  const senders = { callback: callBack, approval: announce, reply: answers.send, message: answers.send }
+  const send: Send = (item, signal) => senders[item.kind](item, signal)
   return startRelay({
     outbox: outboxRecords(database, parts.notAfter),
     send: reporting(send, tries, bus),

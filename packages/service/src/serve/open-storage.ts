@@ -2,7 +2,8 @@ import { createRedactionMark } from '@gantry/core/internal/json/redact'
 import { slotsOfToday } from '../admission/intake.ts'
 import type { Snapshots } from '../config/snapshots.ts'
 import { quotasOf } from '../config/tenant-limits.ts'
-import { type ApprovalRecords, approvalRecords, ownerApproval } from '../storage/approvals/approvals.ts'
+import { type ApprovalRecords, approvalRecords } from '../storage/approvals/approvals.ts'
+import { ownerApproval } from '../storage/approvals/owner-approval.ts'
 import { type Artifacts, artifactRecords } from '../storage/artifacts/artifact-records.ts'
 import { type ArtifactFiles, reportingFiles } from '../storage/artifacts/fallback.ts'
 import { type AuditLog, createAuditLog } from '../storage/audit/audit-log.ts'
@@ -67,6 +68,7 @@ export async function openStorage(parts: ServiceParts, snapshots: Snapshots): Pr
       artifacts,
       maxBytes: () => settings.artifactBytes,
       self: ownerApproval({ owner: identity, exclusive: database.exclusive, settings }),
+      announces: () => settings.approvals.webhook !== undefined,
     }),
     deadLetters: deadLetterRecords({
       database,

@@ -18,10 +18,12 @@ import { createMcpHttpHandler, serviceHost } from '../mcp/http-handler.ts'
 import { createBus } from '../observe/bus.ts'
 import { createLog, logConfiguration, logEvents } from '../observe/logs.ts'
 import { type Tracing, tracingOf } from '../observe/tracing.ts'
+import { approvalKey } from '../reply/approval-webhook.ts'
 import { callbackKeys } from '../reply/callback.ts'
 import { auditKeys } from '../storage/audit/audit-log.ts'
 import { connectStorage } from '../storage/connect-storage.ts'
 import { sharedSandboxes } from '../worker/shared-sandboxes.ts'
+import { sharedKeys } from './compare-servers.ts'
 import { type RunningService, startService } from './start.ts'
 
 export interface ServeOptions {
@@ -62,12 +64,19 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
   })
   const { settings } = live
   const { database, files } = await connectStorage(settings, say, secrets)
+  if (!database.exclusive && settings.brokers.s3 === undefined) {
+    const folder = join(settings.data, 'artifacts')
+    const advice = 'configure s3, or share this folder; until then, servers on other machines do not find its files'
+    log.warn({ folder }, `artifacts are in a folder, although the database can be shared: ${advice}`)
+  }
   let brokers: Brokers | undefined
   let tracing: Tracing | undefined
   try {
     const takes = settings.roles.includes('worker')
     brokers = await openBrokers({ settings: settings.brokers, name, identity, secrets, say, takes })
     tracing = await tracingOf(settings.tracing, { secrets, worker: name, bus })
+    const callbackKey = await callbackKeys(() => live.latest)
+    const approving = approvalKey(() => live.latest, callbackKey)
     const running = await startService({
       settings,
       database,
@@ -79,7 +88,9 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
       ...(tracing === undefined ? {} : { tracer: tracing.tracer }),
       latest: () => live.latest.service.brokers,
       snapshot: live.snapshot,
-      callbackKey: await callbackKeys(() => live.latest),
+      callbackKey,
+      approvalKey: approving,
+      sharedTexts: sharedKeys({ latest: () => live.latest, callbackKey, approvalKey: approving }),
       auditKeys: await auditKeys(settings, loaded),
     })
     const authentication = (key: string): Promise<Authentication> =>

@@ -11,6 +11,7 @@ import { createMetrics, type Metrics, readFigures, readStored } from '../observe
 import { createLifecycle, createReadiness, type Lifecycle, type Readiness } from '../observe/readiness.ts'
 import { probeFiles } from '../storage/artifacts/fallback.ts'
 import { keyRecords } from '../storage/keys/api-keys.ts'
+import type { ServerComparison } from '../storage/server-comparison.ts'
 import { createHeartbeat } from '../storage/workers.ts'
 import { createReplaying } from '../worker/replay/replay.ts'
 import type { Configuration } from './load-configuration.ts'
@@ -33,21 +34,23 @@ interface ObserversContext {
   readonly snapshots: Snapshots
   readonly limits: AdmissionLimits
   readonly work: WorkerParts
+  readonly comparison: ServerComparison
   /** Aborts when the service has stopped. */
   readonly signal: AbortSignal
 }
 
 export function createObservers(
   parts: ServiceParts,
-  { storage, snapshots, limits, work, signal }: ObserversContext,
+  { storage, snapshots, limits, work, comparison, signal }: ObserversContext,
 ): Observers {
   const { settings, bus, brokers, name } = parts
   const { database, workers, clock, files } = storage
   const { worker, recorder, spool } = work
   const { depth } = limits
-  const { roles, slots } = settings
+  const { roles, slots, leaseMs } = settings
   const lifecycle = createLifecycle(bus)
-  const heartbeat = createHeartbeat({ workers, clock, worker: name, roles, slots, running: worker, lifecycle })
+  const self = { worker: name, roles, slots, leaseMs }
+  const heartbeat = createHeartbeat({ ...self, workers, clock, running: worker, lifecycle, comparison })
   const health = createDependencyHealth({
     bus,
     dependencies: {
@@ -65,6 +68,7 @@ export function createObservers(
     unrecorded: () => worker?.unrecorded.length ?? 0,
     connections: () => ({ ...database.load() }),
     sandboxes: () => ({ ...snapshots.current.executor.runtimes.load() }),
+    mismatches: () => comparison.mismatches,
     stored: async () => ({ ...(await readStored(database)) }),
     waiting: async () => ({ ...(await readFigures(database)) }),
     tenants: Object.keys(settings.tenants).filter((tenant) => tenant !== '*'),
@@ -97,11 +101,12 @@ interface ApiContext {
   readonly limits: AdmissionLimits
   readonly work: WorkerParts
   readonly observers: Observers
+  readonly comparison: ServerComparison
 }
 
 export function startApi(
   parts: ServiceParts,
-  { storage, snapshots, configuration, replies, limits, work, observers }: ApiContext,
+  { storage, snapshots, configuration, replies, limits, work, observers, comparison }: ApiContext,
 ): Api {
   const { settings, database, bus, name, tracer } = parts
   const { store, artifacts, views, events, workers, audit, clock, newId } = storage
@@ -137,7 +142,7 @@ export function startApi(
     events,
     artifacts,
     deadLetters: storage.deadLetters,
-    workers,
+    workers: { list: () => workers.list(comparison.fingerprints) },
     waiters,
     notifications: notifications,
     circuits,

@@ -14,6 +14,8 @@ import type { SealKey } from '../storage/audit/entries.ts'
 import type { Database } from '../storage/databases/database.ts'
 import { startPeriodicJobs } from '../storage/periodic-jobs.ts'
 import { retentionJobs } from '../storage/retention.ts'
+import type { ServerComparison, SharedTexts } from '../storage/server-comparison.ts'
+import { compareServers } from './compare-servers.ts'
 import { type Configuration, loadConfiguration } from './load-configuration.ts'
 import { openReplies, type Replies } from './open-replies.ts'
 import { openStorage, type Storage } from './open-storage.ts'
@@ -31,6 +33,10 @@ export interface StartOptions {
   readonly snapshot: (additions: Additions) => Promise<Snapshot>
   /** The signing key of a tenant's callbacks. */
   readonly callbackKey: (tenant: string) => Promise<Uint8Array | undefined>
+  /** The signing key of messages about approvals; that of callbacks when absent. */
+  readonly approvalKey?: () => Promise<Uint8Array | undefined>
+  /** Keys and settings that must be equal in all processes of the service; none are compared when absent. */
+  readonly sharedTexts?: () => Promise<SharedTexts>
   /** The keys of the audit seals. */
   readonly auditKeys?: readonly SealKey[]
   /** Brokers that calls are consumed from; closed by the caller. */
@@ -71,6 +77,7 @@ export interface ServiceParts extends Omit<StartOptions, 'tracer'> {
 const probeMs = 1_000
 const lookMs = 1_000
 const waitingMs = 5_000
+const compareMs = 10_000
 
 /** Wires a service and starts it: storage, configuration, worker, API, brokers. Nothing here runs for a call. */
 export async function startService(options: StartOptions): Promise<RunningService> {
@@ -84,14 +91,15 @@ export async function startService(options: StartOptions): Promise<RunningServic
   const replies = await openReplies(parts, storage, snapshots, signal)
   const limits = openLimits({ store: storage.store, database, redis: brokers.redis, settings })
   const work = await createWorkerParts(parts, { storage, snapshots, replies, limits, signal })
-  const observers = createObservers(parts, { storage, snapshots, limits, work, signal })
+  const comparison = await compareServers(parts, storage, snapshots)
+  const observers = createObservers(parts, { storage, snapshots, limits, work, comparison, signal })
   const unlisten = await startWorker(work, storage, replies, configuration)
   const relay = startRelaying(parts, { storage, snapshots, replies, work })
-  const stopJobs = startJobs(parts, { storage, configuration, replies, limits, observers, signal })
+  const stopJobs = startJobs(parts, { storage, configuration, replies, limits, observers, comparison, signal })
   await limits.depth.look()
   observers.lifecycle.change('ready')
   await observers.heartbeat().catch(() => undefined)
-  const api = startApi(parts, { storage, snapshots, configuration, replies, limits, work, observers })
+  const api = startApi(parts, { storage, snapshots, configuration, replies, limits, work, observers, comparison })
   const consumers = startBrokers(parts, { storage, snapshots, configuration, replies, work, api })
   return {
     service: api.service,
@@ -128,6 +136,7 @@ interface Running {
   readonly limits: AdmissionLimits
   readonly work: WorkerParts
   readonly observers: Observers
+  readonly comparison: ServerComparison
   readonly signal: AbortSignal
   /** Ends the subscriptions to notifications of the database. */
   readonly unlisten: readonly (() => Promise<void>)[]
@@ -135,14 +144,26 @@ interface Running {
 
 /** Sends callbacks and replies of the outbox; undefined in a process without the role `relay`. */
 function startRelaying(
-  { settings, database, bus, callbackKey }: ServiceParts,
+  { settings, database, bus, callbackKey, approvalKey = () => callbackKey('') }: ServiceParts,
   { storage, snapshots, replies, work }: Pick<Running, 'storage' | 'snapshots' | 'replies' | 'work'>,
 ): Relay | undefined {
   if (!settings.roles.includes('relay')) return undefined
   const { answers, notifications } = replies
-  const { views } = storage
+  const { views, approvals } = storage
   const { notAfter } = work.claim
-  return startSending({ database, views, answers, notifications, bus, settings, callbackKey, snapshots, notAfter })
+  const keys = { callbackKey, approvalKey }
+  return startSending({
+    database,
+    views,
+    approvals,
+    answers,
+    notifications,
+    bus,
+    settings,
+    ...keys,
+    snapshots,
+    notAfter,
+  })
 }
 
 function startJobs(
@@ -153,13 +174,15 @@ function startJobs(
     replies,
     limits,
     observers,
+    comparison,
     signal,
-  }: Pick<Running, 'storage' | 'configuration' | 'replies' | 'limits' | 'observers' | 'signal'>,
+  }: Pick<Running, 'storage' | 'configuration' | 'replies' | 'limits' | 'observers' | 'comparison' | 'signal'>,
 ): () => Promise<void> {
   const { files, posts, audit } = storage
   return startPeriodicJobs(
     [
       { name: 'dependencies', everyMs: probeMs, work: observers.health.probe },
+      { name: 'servers', everyMs: compareMs, firstMs: lookMs, work: comparison.look },
       { name: 'look', everyMs: lookMs, work: () => replies.waiters.look().catch(() => undefined) },
       { name: 'waiting answers', everyMs: waitingMs, work: () => posts.wakeWaiting(1_000) },
       { name: 'spooled files', everyMs: waitingMs, work: async () => files.drain?.(signal) },

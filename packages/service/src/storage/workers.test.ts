@@ -28,15 +28,38 @@ testOnDatabases({
     assert.deepEqual(await workers.list(), [])
   },
 
-  'a worker is listed as gone 30 s after its last heartbeat, and as ready with the next one': async ({ database }) => {
+  'a worker is listed as lost once its lease has passed since its last heartbeat, and as ready with the next one':
+    async ({ database }) => {
+      const workers = workerRecords(database)
+      await workers.report(someone)
+      await database.query(`update workers set seen_at = now() - interval '29 seconds'`)
+      assert.equal((await workers.list())[0]?.state, 'ready')
+      await database.query(`update workers set seen_at = now() - interval '31 seconds'`)
+      assert.equal((await workers.list())[0]?.state, 'lost')
+      await workers.report(someone)
+      assert.equal((await workers.list())[0]?.state, 'ready')
+      for (const [leaseMs, seconds, state] of [
+        [60_000, 59, 'ready'],
+        [60_000, 61, 'lost'],
+        // Heartbeats are five seconds apart, however short the lease is.
+        [500, 14, 'ready'],
+        [500, 16, 'lost'],
+      ] as const) {
+        await workers.report({ ...someone, leaseMs })
+        await database.query(`update workers set seen_at = now() - $1 * interval '1 second'`, [seconds])
+        assert.equal((await workers.list())[0]?.state, state, `${leaseMs} ${seconds}`)
+      }
+    },
+
+  'a worker is listed with the parts that differ from given fingerprints, and never with its fingerprints': async ({
+    database,
+  }) => {
     const workers = workerRecords(database)
-    await workers.report(someone)
-    await database.query(`update workers set seen_at = now() - interval '29 seconds'`)
-    assert.equal((await workers.list())[0]?.state, 'ready')
-    await database.query(`update workers set seen_at = now() - interval '31 seconds'`)
-    assert.equal((await workers.list())[0]?.state, 'gone')
-    await workers.report(someone)
-    assert.equal((await workers.list())[0]?.state, 'ready')
+    await workers.report({ ...someone, fingerprints: { api_key: 'a', tools: 't', audit_keys: 'k' } })
+    const [same] = await workers.list()
+    assert.ok(same !== undefined && !('differs' in same) && !('fingerprints' in same))
+    const [other] = await workers.list({ api_key: 'b', tools: 't', callback_key: 'c', audit_keys: 'l' })
+    assert.deepEqual(other?.differs, ['api_key', 'audit_keys'])
   },
 
   'a report of any worker removes the rows of workers that have been gone for a day': async ({ database }) => {

@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setTimeout as delay } from 'node:timers/promises'
+import { createClient } from '@gantry/client'
 import type { ApprovalView } from '@gantry/contract'
+import { keptIo } from '../io.fixture.ts'
 import { startServiceRig } from '../service.fixture.ts'
+import { approvalText } from './approvals.ts'
+import { watchApprovals } from './watch-approvals.ts'
 
 const question: ApprovalView = {
   id: 'ap_1',
@@ -67,4 +72,61 @@ test('approvals approve and deny decide an approval, with an optional reason', a
     ],
   )
   assert.match((await gantry(['approvals', 'show', 'ap_2'])).out, /\ndecided: .* by owner: too dear\n/)
+})
+
+test('approvals ls --watch prints open approvals, then each new one and each decision, until it is stopped', async (t) => {
+  for (const json of [false, true]) {
+    const { service, server, key } = await startServiceRig(t)
+    const stop = new AbortController()
+    const io = keptIo({ signal: stop.signal })
+    const lines = (): string[] => io.printed.out.split('\n').slice(0, -1)
+    const printed = async (count: number): Promise<void> => {
+      while (lines().length < count) await delay(5, undefined, { signal: t.signal })
+    }
+    service.questions.push(question, { ...question, id: 'ap_0', state: 'denied' })
+    const watching = watchApprovals(createClient({ url: server.url, key }), json ? { json } : {}, io, 5)
+    await printed(1)
+    service.questions.push({ ...question, id: 'ap_2', askedAt: '2026-01-01T00:00:01.000Z' })
+    await printed(2)
+    service.questions[0] = { ...question, state: 'approved', decided: { by: 'bob', at: question.askedAt, why: 'fine' } }
+    await printed(3)
+    stop.abort()
+    assert.equal(await watching, 0)
+    if (!json) {
+      assert.deepEqual(lines(), [
+        'open ap_1 bank:pay:1.0.0 for ada\\e[2J, until 2026-01-02T00:00:00.000Z: It costs money.',
+        'open ap_2 bank:pay:1.0.0 for ada\\e[2J, until 2026-01-02T00:00:00.000Z: It costs money.',
+        'approved ap_1 bank:pay:1.0.0 by bob: fine',
+      ])
+      continue
+    }
+    const views = lines().map((line) => JSON.parse(line))
+    assert.deepEqual(
+      views.map(({ id, state, args }) => [id, state, args]),
+      [
+        ['ap_1', 'open', undefined],
+        ['ap_2', 'open', undefined],
+        ['ap_1', 'approved', undefined],
+      ],
+    )
+  }
+})
+
+test('approvals ls --watch does not go with pages, and fails at once without a service', async (t) => {
+  const { gantry, server } = await startServiceRig(t)
+  assert.equal((await gantry(['approvals', 'ls', '--watch', '--limit', '1'])).code, 2)
+  await server.close({ graceMs: 0 })
+  const { code, err } = await gantry(['approvals', 'ls', '--watch'])
+  assert.equal(code, 5)
+  assert.match(err, /SERVICE_UNAVAILABLE/)
+})
+
+test('approvals show says whether the webhook has the message', () => {
+  const shown = (webhook: NonNullable<ApprovalView['webhook']>): string =>
+    /^webhook: .*$/m.exec(approvalText({ ...question, webhook }))?.[0] ?? ''
+  assert.equal(shown({ state: 'sent', tries: 1 }), 'webhook: has the message (1 attempt)')
+  assert.equal(
+    shown({ state: 'waiting', tries: 2, error: 'https://a.example answered 500' }),
+    'webhook: has no message after 2 attempts; is tried again: https://a.example answered 500',
+  )
 })

@@ -1,13 +1,21 @@
 import type { ApprovalFile, ApprovalNote, ApprovalView } from '@gantry/client'
+import { usageError } from '../errors.ts'
 import type { Command } from '../io.ts'
 import { factsText, moreText, printJson, tableText } from '../print.ts'
 import { withService } from '../session.ts'
 import { safeLine } from '../terminal.ts'
+import { watchApprovals } from './watch-approvals.ts'
 
 /** Lists the calls of a service that wait for a person, newest first. */
 export const listApprovals: Command = ({ options }, io) =>
   withService(options, io, async (client) => {
-    const { limit, cursor, json, all } = options
+    const { limit, cursor, json, all, watch } = options
+    if (watch === true) {
+      if (cursor !== undefined || limit !== undefined) {
+        throw usageError('--watch', '--watch follows all approvals; leave out --limit and --cursor.')
+      }
+      return watchApprovals(client, options, io)
+    }
     const state = all === true ? 'all' : 'open'
     const page = await client.approvals.list({ state, limit, cursor, signal: io.signal })
     if (json === true) await printJson(page, io)
@@ -56,14 +64,28 @@ export function decide(
 
 /** One approval for a person: what is asked, the arguments exactly, and what a reader of them could miss. */
 export function approvalText(approval: ApprovalView): string {
-  const { id, state, callId, innerId, tool, principal, reason, approvers, fingerprint, decided } = approval
+  const { id, state, callId, innerId, tool, principal, reason, approvers, fingerprint, decided, webhook } = approval
   const asked = { approval: id, state, call: callId, step: innerId, tool, caller: principal, reason }
   const times = { asked: approval.askedAt, expires: approval.expiresAt }
   const who = { approvers: approvers.length === 0 ? undefined : approvers.join(', '), fingerprint }
   const args = `${approval.argsBytes} bytes${approval.argsSha256 === undefined ? '' : ` sha256:${approval.argsSha256}`}`
-  const lines = factsText({ ...asked, ...times, ...who, decided: decided && decidedText(decided), arguments: args })
+  const lines = factsText({
+    ...asked,
+    ...times,
+    ...who,
+    decided: decided && decidedText(decided),
+    webhook: webhook && webhookText(webhook),
+    arguments: args,
+  })
   const shown = approval.args === undefined ? '' : `${exactJson(approval.args)}\n`
   return `${lines}${shown}${remarks(approval)}`
+}
+
+function webhookText({ state, tries, error }: NonNullable<ApprovalView['webhook']>): string {
+  const attempts = `${tries} ${tries === 1 ? 'attempt' : 'attempts'}`
+  if (state === 'sent') return `has the message (${attempts})`
+  const end = state === 'failed' ? 'given up; gantry dlq ls has it' : 'is tried again'
+  return `has no message after ${attempts}; ${end}${error === undefined ? '' : `: ${error}`}`
 }
 
 function decidedText({ at, by, why, as }: NonNullable<ApprovalView['decided']>): string {

@@ -73,7 +73,7 @@ function viewText(view: CallView, thrownAt: string | undefined, logs: readonly S
     deliveries: attempts,
     attempts: result !== undefined && 'attempts' in result ? result.attempts : undefined,
     runtime: runtime && `${runtime.kind} (${runtime.isolation})`,
-    'ended in stage': result?.error?.stage,
+    'ended in stage': result?.error && stageText(result.error.stage),
     'thrown at': thrownAt,
     arguments: given,
   })
@@ -85,6 +85,15 @@ function viewText(view: CallView, thrownAt: string | undefined, logs: readonly S
   const failure = result.error === undefined ? '' : `${errorText(result.error)}${nextText(callId, result.error)}`
   const output = result.output === null ? '' : `${safeValue(result.output)}\n`
   return `${lines}${steps}${logged}${warnings.join('')}${failure}${output}`
+}
+
+/** In their order, as docs/pipeline.md has them. */
+const stages = ['lookup', 'validate-input', 'authorize', 'resolve', 'execute', 'normalize', 'validate-output']
+
+/** The stage that failed, and those that passed before it. */
+function stageText(stage: string): string {
+  const passed = stages.slice(0, Math.max(0, stages.indexOf(stage)))
+  return passed.length === 0 ? stage : `${stage}, after ${passed.join(', ')}`
 }
 
 function stepText({ id, state, error }: StepResult): string {

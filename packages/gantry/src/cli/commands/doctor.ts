@@ -111,6 +111,7 @@ export const listWorkers: Command = ({ options }, io) =>
     const items = await client.workers({ signal: io.signal })
     if (options.json === true) await printJson({ items }, io)
     else {
+      const isEqual = items.every(({ differs }) => differs === undefined)
       const rows = items.map((one) => [
         one.worker,
         one.state,
@@ -118,8 +119,10 @@ export const listWorkers: Command = ({ options }, io) =>
         `${one.running}/${one.slots}`,
         one.startedAt,
         one.seenAt,
+        ...(isEqual ? [] : [one.differs?.join(',')]),
       ])
-      await io.out(tableText(['worker', 'state', 'roles', 'running', 'started', 'seen'], rows, io))
+      const head = ['worker', 'state', 'roles', 'running', 'started', 'seen', ...(isEqual ? [] : ['differs'])]
+      await io.out(tableText(head, rows, io))
     }
     return 0
   })

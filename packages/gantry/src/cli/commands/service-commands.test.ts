@@ -43,6 +43,11 @@ test('call shows the state of a call, and its outcome once it has one', async (t
   const shown = await gantry(['call', callId])
   assert.equal(shown.code, 0, 'it was shown; how it ended is another matter')
   assert.match(shown.out, /^call: .*\ntool: demo:fail\nstate: failed\nby: owner\n/)
+  assert.match(
+    shown.out,
+    /^ended in stage: execute, after lookup, validate-input, authorize, resolve$/m,
+    'with the stages before it',
+  )
   assert.match(shown.out, /BACKEND_FAILED: bad \\e\[31mluck/)
   assert.equal((await json(['call', callId])).values[0].result.status, 'failed')
   const missing = await json(['call', 'nothing'])

@@ -57,10 +57,32 @@ export const listSql = {
   open: listOf('and a.decision is null and a.expires_at > now() and q.call_id is not null'),
 } as const
 
+/** The row of an approval with its arguments, and the state of the message that it was requested. */
+export type FoundRow = ApprovalRow & {
+  args: string | null
+  args_ref: string | null
+  files: string
+  webhook_tries: number | null
+  webhook_error: string | null
+  webhook_sent: boolean | null
+  webhook_failed: boolean | null
+}
+
 export const getSql = `
-  select ${columns}, a.args, a.args_ref, a.files
-  from approvals a left join queue q on q.call_id = a.call_id
+  select ${columns}, a.args, a.args_ref, a.files, o.tries as webhook_tries, o.last_error as webhook_error,
+    o.sent_at is not null as webhook_sent, o.failed_at is not null as webhook_failed
+  from approvals a
+  left join queue q on q.call_id = a.call_id
+  left join outbox o on o.call_id = a.call_id and o.item = 'approval:' || a.id || ':requested'
   where a.tenant = $1 and a.id = $2`
+
+/** Whether the webhook has the message that the approval was requested; empty without a message. */
+export function webhookOf(row: FoundRow): Pick<ApprovalView, 'webhook'> {
+  const { webhook_tries: tries, webhook_error: error } = row
+  if (tries === null) return {}
+  const state = row.webhook_sent === true ? 'sent' : row.webhook_failed === true ? 'failed' : 'waiting'
+  return { webhook: { state, tries, ...(error === null ? {} : { error }) } }
+}
 
 export function approvalOf(row: ApprovalRow): ApprovalView {
   const { decided_by: by, decided_at: at, decided_why: why, decided_as: as, args_sha256: argsSha256 } = row

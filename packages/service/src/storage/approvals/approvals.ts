@@ -9,14 +9,14 @@ import {
   ToolError,
 } from '@gantry/contract'
 import { holds } from '@gantry/core/internal/pipeline/authorize'
-import type { ServiceSettings } from '../../config/service-settings.ts'
 import type { Artifacts } from '../artifacts/artifact-records.ts'
 import { noteAudit } from '../audit/entries.ts'
 import { resume } from '../calls/sql/leases.ts'
 import { type Database, type Queries, storable } from '../databases/database.ts'
+import { outboxPosts } from '../outbox/outbox.ts'
 import { type PageQuery, pageOf, pageSize, readCursor } from '../page-cursor.ts'
 import { seenValues, seesTool } from '../reader.ts'
-import { type ApprovalRow, approvalOf, getSql, listSql } from './approval-rows.ts'
+import { type ApprovalRow, approvalOf, type FoundRow, getSql, listSql, webhookOf } from './approval-rows.ts'
 import { shownArgs } from './shown-args.ts'
 
 /** A call that needs an approval. */
@@ -73,6 +73,8 @@ export interface ApprovalRecords {
   get(id: string, identity: Identity, options?: { readonly full?: boolean }): Promise<ApprovalView>
   /** Decides; repeating the same decision changes nothing. */
   decide(id: string, verdict: Verdict, by: Identity): Promise<ApprovalView>
+  /** As an approver of the tenant sees it, for a message about it; undefined when it is no longer stored. */
+  news(id: string, tenant: string): Promise<ApprovalView | undefined>
 }
 
 export interface Verdict {
@@ -90,6 +92,8 @@ interface ApprovalOptions {
   readonly maxBytes?: () => number
   /** The right by which a caller may decide on its own call; undefined when it may not. */
   readonly self?: (by: Identity, queries: Queries) => Promise<'owner' | undefined>
+  /** Whether a webhook gets messages about approvals; the outbox has them from the same transaction on. */
+  readonly announces?: () => boolean
 }
 
 const longestArgs = 65_536
@@ -98,10 +102,13 @@ const usualMaxBytes = 100_000_000
 const storeMs = 60_000
 
 export function approvalRecords(database: Database, options: ApprovalOptions = {}): ApprovalRecords {
-  const { artifacts, maxBytes = () => usualMaxBytes, self = async () => undefined } = options
-  const find = async (id: string, identity: Identity): Promise<FoundRow> => {
-    const { tenant } = identity
+  const { artifacts, maxBytes = () => usualMaxBytes, self = async () => undefined, announces = () => false } = options
+  const rowOfId = async (id: string, tenant: string): Promise<FoundRow | undefined> => {
     const [row] = idForm.test(id) ? await database.asTenant(tenant).query<FoundRow>(getSql, [tenant, id]) : []
+    return row
+  }
+  const find = async (id: string, identity: Identity): Promise<FoundRow> => {
+    const row = await rowOfId(id, identity.tenant)
     if (row !== undefined && seesTool(identity, row.tool)) return row
     throw new ToolError('NOT_FOUND', 'There is no approval of this id.')
   }
@@ -125,17 +132,31 @@ export function approvalRecords(database: Database, options: ApprovalOptions = {
       if (made.length === 0) return
       const details = { approval: id, call: innerId, tool, reason, argsSha256: args.sha256 }
       await noteAudit(queries, { tenant, principal, action: 'approvals.ask', target: callId, details })
+      await announce(queries, { id, tenant, callId }, 'requested')
     })
   }
   const argsOf = async ({ args, args_ref: ref }: FoundRow): Promise<string | undefined> => {
     if (args !== null || ref === null) return args ?? undefined
     return artifacts === undefined ? undefined : readText(await artifacts.content(ref, AbortSignal.timeout(storeMs)))
   }
+  const announce = async (queries: Queries, { id, tenant, callId }: About, what: News): Promise<void> => {
+    if (!announces()) return
+    const item = `approval:${id}:${what}`
+    const body = JSON.stringify({ approval: id, what })
+    await outboxPosts(queries).post([{ callId, tenant, kind: 'approval', target: webhookTarget, body, item }])
+  }
+  const whole = async (row: FoundRow, full: boolean): Promise<ApprovalView> => {
+    const text = await argsOf(row)
+    const files: readonly ApprovalFile[] = JSON.parse(row.files)
+    const shown = text === undefined ? {} : shownArgs(text, full)
+    return { ...approvalOf(row), ...shown, ...(files.length === 0 ? {} : { files }) }
+  }
   const expire = (id: string, { tenant, callId, innerId, tool }: ApprovalCall): Promise<void> =>
     database.transaction(async (queries) => {
       if ((await queries.query(expireSql, [id])).length === 0) return
       const details = { approval: id, call: innerId, tool }
       await noteAudit(queries, { tenant, principal: 'gantry', action: 'approvals.expire', target: callId, details })
+      await announce(queries, { id, tenant, callId }, 'decided')
     })
   return {
     async ask(asked) {
@@ -170,10 +191,11 @@ export function approvalRecords(database: Database, options: ApprovalOptions = {
     async get(id, identity, { full = false } = {}) {
       const row = await find(id, identity)
       if (row.principal !== identity.principal) refuseUnlessMay(row, identity)
-      const text = await argsOf(row)
-      const files: readonly ApprovalFile[] = JSON.parse(row.files)
-      const shown = text === undefined ? {} : shownArgs(text, full)
-      return { ...approvalOf(row), ...shown, ...(files.length === 0 ? {} : { files }) }
+      return { ...(await whole(row, full)), ...(mayDecide(row, identity) ? webhookOf(row) : {}) }
+    },
+    async news(id, tenant) {
+      const row = await rowOfId(id, tenant)
+      return row && whole(row, false)
     },
     async decide(id, { decision, reason }, by) {
       const row = await find(id, by)
@@ -193,6 +215,7 @@ export function approvalRecords(database: Database, options: ApprovalOptions = {
         const action = `approvals.${decision}`
         const how = as === null ? { why } : { why, self: as }
         await noteAudit(queries, { tenant, principal, action, target: row.call_id, details: { ...details, ...how } })
+        await announce(queries, { id, tenant, callId: row.call_id }, 'decided')
         return true
       })
       const view = approvalOf(await find(id, by))
@@ -203,7 +226,18 @@ export function approvalRecords(database: Database, options: ApprovalOptions = {
   }
 }
 
-type FoundRow = ApprovalRow & { args: string | null; args_ref: string | null; files: string }
+/** The target of messages about approvals; the relay knows the URL, so that a reload changes that of waiting ones too. */
+const webhookTarget = 'approvals.webhook'
+
+/** What a message about an approval says. */
+export type News = 'requested' | 'decided'
+
+interface About {
+  readonly id: string
+  readonly tenant: string
+  readonly callId: string
+}
+
 type ApprovalStateRow = {
   id: string
   decision: 'approve' | 'deny' | 'expired' | null
@@ -277,9 +311,13 @@ function approvalStateOf(row: ApprovalStateRow): ApprovalState {
   return { kind: decision, by: by ?? 'unnamed', ...how }
 }
 
-function refuseUnlessMay({ approvers }: ApprovalRow, identity: Identity): void {
-  if (holds(identity, approvePermission)) return
-  if (identity.roles?.some((role) => approvers.includes(role))) return
+function mayDecide({ approvers }: ApprovalRow, identity: Identity): boolean {
+  return holds(identity, approvePermission) || identity.roles?.some((role) => approvers.includes(role)) === true
+}
+
+function refuseUnlessMay(row: ApprovalRow, identity: Identity): void {
+  if (mayDecide(row, identity)) return
+  const { approvers } = row
   const roles = approvers.length === 0 ? '' : `, or one of the roles ${approvers.join(', ')}`
   throw new ToolError('DENIED', `To see or decide this approval, you need the permission ${approvePermission}${roles}.`)
 }
@@ -320,29 +358,3 @@ const decideSql = `
   update approvals set decision = $2, decided_by = $3, decided_why = $4, decided_roles = $5::jsonb, decided_as = $6,
     decided_at = now()
   where id = $1 and decision is null and expires_at > clock_timestamp() returning id`
-
-interface OwnerApprovalParts {
-  /** The identity of the key file. Only the authenticator of the key file returns this very object. */
-  readonly owner: Identity
-  /** Whether this process has the database to itself. */
-  readonly exclusive: boolean
-  readonly settings: Pick<ServiceSettings, 'approvals' | 'authentication'>
-}
-
-/**
- * Whether a caller may decide on its own call. Only the key of the key file may: an identity with the same name and
- * rights from a stored key, its successor, a token or a signature is another object. By default it may while no other
- * key could decide: in an embedded service without other live keys and without tokens.
- * - Time: checked within the transaction of the decision.
- */
-export function ownerApproval({ owner, exclusive, settings }: OwnerApprovalParts) {
-  return async (by: Identity, queries: Queries): Promise<'owner' | undefined> => {
-    const { approvals, authentication } = settings
-    if (by !== owner || approvals.self === 'never') return undefined
-    if (approvals.self === 'owner') return 'owner'
-    if (!exclusive || authentication.jwt.length > 0) return undefined
-    return (await queries.query(otherKeySql)).length === 0 ? 'owner' : undefined
-  }
-}
-
-const otherKeySql = 'select from api_keys where revoked_at is null and expires_at > now() limit 1'

@@ -43,6 +43,8 @@ export interface ArtifactStore {
    * when the file must be read through the service. NOT_FOUND for an invalid digest.
    */
   presign?(digest: string, download: Download): Promise<string | undefined>
+  /** Identifies where content is: equal in all processes that see the same content, and in no others. */
+  place?(): Promise<string>
 }
 
 /** Options of a download. */

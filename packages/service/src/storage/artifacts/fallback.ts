@@ -57,6 +57,7 @@ export function spooledArtifacts(store: ArtifactStore, folder: string, limits: S
   }
   return {
     kind: store.kind,
+    ...(store.place === undefined ? {} : { place: store.place }),
     async put(content, options) {
       const taken = await take(content, Math.min(limits.fileBytes, options.maxBytes), options.signal)
       if (!(taken instanceof Uint8Array) || taken.length > limits.fileBytes) return store.put(taken, options)

@@ -5,6 +5,7 @@ import { hostname } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { ToolError } from '@gantry/contract'
+import { ensureKey } from '../../config/service-files.ts'
 import type { ArtifactStore, ByteRange, Content, PutOptions, StoredFile } from './artifact-store.ts'
 import {
   type CheckedStreamOptions,
@@ -88,8 +89,14 @@ export function folderArtifacts(options: { readonly folder: string }): ArtifactS
       })
     },
     list: (olderThanMs) => oldFiles(folder, Date.now() - olderThanMs),
+    async place() {
+      await makeFolder(folder)
+      return (await ensureKey(join(folder, 'id'), placeForm, () => randomBytes(16).toString('hex'))).key
+    },
   }
 }
+
+const placeForm = /^[0-9a-f]{32}$/
 
 /** The digests of files written before a time, without those removed during the listing. */
 async function* oldFiles(folder: string, before: number): AsyncGenerator<string> {

@@ -34,6 +34,7 @@ export function s3Artifacts(options: S3Options): ArtifactStore {
   }
   return {
     kind: 's3',
+    place: async () => JSON.stringify([options.endpoint ?? null, options.bucket, options.prefix ?? null]),
     async put(content, { maxBytes, signal }) {
       signal.throwIfAborted()
       const gathered = await gather(content, { maxBytes, signal })

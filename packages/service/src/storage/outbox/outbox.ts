@@ -9,10 +9,10 @@ export interface OutboxItem {
   /** Empty when it belongs to no call. */
   readonly callId: string
   readonly tenant: string
-  /** The outcome of a call for a URL or a broker, or a complete message. */
-  readonly kind: 'callback' | 'reply' | 'message'
+  /** The outcome of a call for a URL or a broker, a complete message, or news of an approval for the webhook. */
+  readonly kind: 'callback' | 'reply' | 'message' | 'approval'
   readonly target: string
-  /** The message, or the address of an additional reply. */
+  /** The message, the address of an additional reply, or the name of an approval's news. */
   readonly body?: string
   /** The reply address of the call. */
   readonly reply?: ReplyAddress
@@ -175,10 +175,10 @@ export interface PostedItem {
   /** Its call; absent when it belongs to none. */
   readonly callId?: string
   readonly tenant: string
-  /** A complete message, or an additional reply to a call. */
-  readonly kind: 'message' | 'reply'
+  /** A complete message, an additional reply to a call, or news of an approval. */
+  readonly kind: 'message' | 'reply' | 'approval'
   readonly target: string
-  /** The message, or the address of the reply; must be valid SQL text. */
+  /** The message, the address of the reply, or the name of the news; must be valid SQL text. */
   readonly body: string
   /** Its name within the call; of items with the same name only the first is stored. */
   readonly item?: string
