@@ -62,18 +62,19 @@ const tools = dedented(`
 const toolsTest = dedented(`
   import assert from 'node:assert/strict'
   import { test } from 'node:test'
-  import { createExecutor } from 'gantry'
+  import { createTestExecutor } from 'gantry/testing'
   import { greet } from './tools.mjs'
 
+  // A test executor has a fixed clock and fixed ids, and no network; docs/testing.md says how to record HTTP.
   test('greet greets by name', async () => {
-    const gantry = createExecutor({ tools: [greet] })
+    const gantry = createTestExecutor({ tools: [greet] })
     const result = await gantry.run('my:greet', { name: 'Ada' })
     await gantry.close()
     assert.deepEqual([result.status, result.output], ['ok', { greeting: 'Hello, Ada!' }])
   })
 
   test('greet refuses arguments that do not fit', async () => {
-    const gantry = createExecutor({ tools: [greet] })
+    const gantry = createTestExecutor({ tools: [greet] })
     const { error } = await gantry.run('my:greet', {})
     await gantry.close()
     assert.equal(error?.code, 'INPUT_INVALID')
@@ -92,7 +93,9 @@ export const initProject: Command = async ({ operands: [name = '.'], options }, 
   if (existing.length > 0 && options.force !== true) {
     throw new ToolError('INPUT_INVALID', `${existing.join(', ')} exists; --force replaces it.`, { stage: 'admit' })
   }
-  for (const [file, text] of Object.entries(files)) await writeFile(join(folder, file), text)
+  for (const [file, text] of Object.entries(files)) {
+    await writeFile(join(folder, file), text, { flag: options.force === true ? 'w' : 'wx' })
+  }
   if (options.json === true) await printJson({ folder, files: Object.keys(files) }, io)
   else {
     for (const path of paths) await io.out(`${safeLine(path)}\n`)
