@@ -14,6 +14,7 @@ export {
   type ErrorCode,
   type ErrorInfo,
   type HealthView,
+  type Identity,
   type Json,
   type JsonObject,
   type KeyView,

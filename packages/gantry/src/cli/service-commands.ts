@@ -9,7 +9,7 @@ const decides =
 const choosingRows: readonly OptionName[] = [
   ...(['tenant', 'principal', 'tool', 'call', 'status', 'phase', 'since', 'until'] as const),
 ]
-const needsService = 'Asks the service that runs here, or the one that GANTRY_URL and GANTRY_KEY name.'
+const needsService = 'Asks the service that runs here, or the one that gantry login or GANTRY_URL and GANTRY_KEY name.'
 
 /** The commands that are the service, or that ask one: rows of the table of commands. */
 export const serviceCommands = {
@@ -32,6 +32,28 @@ export const serviceCommands = {
         what: 'only executes calls, for an API in another process (needs DATABASE_URL)',
       },
     ],
+  },
+  login: {
+    summary:
+      'Store the key of a service elsewhere, so that commands use that service; without a URL, list those stored.',
+    notes: [
+      'The key is typed without echo, or read from stdin with --key-stdin; it is never an argument.',
+      'It is stored when the service accepts it, readable by its owner alone, under ~/.config/gantry or $XDG_CONFIG_HOME/gantry.',
+      'The last login is the default; GANTRY_URL names another stored one.',
+    ],
+    discreet: true,
+    operands: [{ name: 'url', optional: true }],
+    options: ['key-stdin', 'plain-http', 'json', 'help'],
+    examples: [
+      { line: 'gantry login https://gantry.example.com', what: 'asks for the key, and shows what it may do' },
+      { line: 'gantry login https://gantry.example.com --key-stdin', what: 'reads the key from stdin' },
+    ],
+  },
+  logout: {
+    summary: 'Remove the stored key of a service, of the default one when none is named.',
+    operands: [{ name: 'url', optional: true }],
+    options: ['json', 'help'],
+    examples: [{ line: 'gantry logout', what: 'removes the key of the default service from this machine' }],
   },
   mcp: {
     summary: 'Serve the tools to an MCP client over stdio.',
@@ -84,6 +106,20 @@ export const serviceCommands = {
     examples: [
       { line: 'gantry call $ID', what: 'prints its state and, once it has ended, its output' },
       { line: 'gantry call $ID --follow', what: 'waits for its end' },
+    ],
+  },
+  logs: {
+    summary: 'Show the log of the service that runs here, or what was recorded about one call.',
+    notes: [
+      'Without a call: the newest lines of service.log in the data folder, which the service writes.',
+      'With a call: its audit entries (with gantry:audit), the log lines of its tool, and the lines about it in service.log.',
+    ],
+    operands: [{ name: 'call', optional: true }],
+    options: ['follow', 'level', 'limit', ...asking],
+    examples: [
+      { line: 'gantry logs --follow', what: 'prints lines as they are written' },
+      { line: 'gantry logs --level warn --limit 20', what: 'prints the last warnings and errors' },
+      { line: 'gantry logs $ID', what: 'prints what happened to a call' },
     ],
   },
   'calls replay': {

@@ -16,6 +16,7 @@ import { createHttpServer } from '../http/server.ts'
 import type { Service } from '../http/service.ts'
 import { createMcpHttpHandler, serviceHost } from '../mcp/http-handler.ts'
 import { createBus } from '../observe/bus.ts'
+import { logFileIn, openLogFile } from '../observe/log-file.ts'
 import { createLog, logConfiguration, logEvents } from '../observe/logs.ts'
 import { type Tracing, tracingOf } from '../observe/tracing.ts'
 import { callbackKeys } from '../reply/callback.ts'
@@ -45,7 +46,13 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
   const loaded = await load()
   const { secrets, identity = owner } = loaded.options
   refuseMissingRole(loaded.service)
-  const log = createLog(loaded.service.logLevel, stream)
+  const logFile = loaded.service.logFile ? openLogFile(logFileIn(loaded.service.data)) : undefined
+  const log = createLog(loaded.service.logLevel, {
+    write(line) {
+      stream.write(line)
+      logFile?.write(line)
+    },
+  })
   const bus = createBus()
   const unsubscribe = logEvents(bus, log)
   const name = workerName()
@@ -61,7 +68,10 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
     signal,
   })
   const { settings } = live
-  const { database, files } = await connectStorage(settings, say, secrets)
+  const { database, files } = await connectStorage(settings, say, secrets).catch(async (error: unknown) => {
+    await logFile?.close()
+    throw error
+  })
   let brokers: Brokers | undefined
   let tracing: Tracing | undefined
   try {
@@ -93,6 +103,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
     await brokers?.close()
     await database.close()
     unsubscribe()
+    await logFile?.close()
   }
 }
 
