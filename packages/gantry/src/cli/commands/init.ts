@@ -13,7 +13,7 @@ const configuration = dedented(`
     // Tools that are functions. Files of the folder \`toolsFolder\` become tools too, without a line here.
     tools: [greet],
 
-    // Rules decide who may call what; the first rule that denies or asks wins over those that allow.
+    // Rules decide who may call what, in any order: a rule that denies wins over one that asks, and that over one that allows.
     // \`gantry policy test my:greet\` explains a decision.
     policy: {
       default: 'allow',
@@ -91,7 +91,11 @@ export const initProject: Command = async ({ operands: [name = '.'], options }, 
   const { existsSync } = await import('node:fs')
   const existing = paths.filter((path) => existsSync(path))
   if (existing.length > 0 && options.force !== true) {
-    throw new ToolError('INPUT_INVALID', `${existing.join(', ')} exists; --force replaces it.`, { stage: 'admit' })
+    throw new ToolError(
+      'INPUT_INVALID',
+      `${existing.join(', ')} ${existing.length === 1 ? 'exists; --force replaces it' : 'exist; --force replaces them'}.`,
+      { stage: 'admit' },
+    )
   }
   for (const [file, text] of Object.entries(files)) {
     await writeFile(join(folder, file), text, { flag: options.force === true ? 'w' : 'wx' })
@@ -101,10 +105,14 @@ export const initProject: Command = async ({ operands: [name = '.'], options }, 
     for (const path of paths) await io.out(`${safeLine(path)}\n`)
     const there = relative(io.folder, folder)
     const enter = there === '' ? '' : `cd ${safeLine(there)} && `
-    io.err(`Try it:\n  ${enter}gantry run my:greet '{"name":"Ada"}'\n  ${enter}node --test\n  ${enter}gantry serve\n`)
+    // Started by npx, the user has no `gantry` on the PATH.
+    const gantry = io.environment.npm_command === undefined ? 'gantry' : 'npx gantry'
+    const next = [`${gantry} config check`, `${gantry} run my:greet '{"name":"Ada"}'`, 'node --test', `${gantry} serve`]
+    io.err(`Try it:\n${next.map((line) => `  ${enter}${line}\n`).join('')}`)
     io.err(
       'The test and an editor find `gantry` once it is installed in the folder; the command needs no installation there.\n',
     )
+    io.err('The service keeps its data and its key in .gantry: leave that folder out of version control.\n')
   }
   return 0
 }
