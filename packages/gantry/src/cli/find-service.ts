@@ -39,8 +39,8 @@ export async function findService(
   if (named !== undefined && named !== '') {
     // The key in the data folder is sent only to the service that made it.
     const own = found?.url === named.replace(/(?<!\/)\/+$/, '')
-    const stored = own ? await keyIn(place) : await storedKey(named, environment)
-    const key = environment.GANTRY_KEY || stored
+    const stored = async () => (own ? keyIn(place) : storedKey(named, environment))
+    const key = environment.GANTRY_KEY || (await stored())
     const client = await clientOf(named, key)
     if (await answers(named, io.signal)) return { client, url: named, key }
     throw new ToolError('SERVICE_UNAVAILABLE', `The service at ${named}, which GANTRY_URL names, does not answer.`)

@@ -75,6 +75,16 @@ export function openLogFile(file: string, { maxBytes = 8_388_608 }: LogFileOptio
   }
 }
 
+/** Writes each line to both. */
+export function bothLogs(one: Pick<LogFile, 'write'>, other: Pick<LogFile, 'write'>): Pick<LogFile, 'write'> {
+  return {
+    write(line) {
+      one.write(line)
+      other.write(line)
+    },
+  }
+}
+
 async function append(file: string, text: string, maxBytes: number): Promise<void> {
   await mkdir(dirname(file), { recursive: true, mode: 0o700 })
   const { O_APPEND, O_CREAT, O_WRONLY, O_NOFOLLOW = 0 } = constants

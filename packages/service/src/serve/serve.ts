@@ -16,7 +16,7 @@ import { createHttpServer } from '../http/server.ts'
 import type { Service } from '../http/service.ts'
 import { createMcpHttpHandler, serviceHost } from '../mcp/http-handler.ts'
 import { createBus } from '../observe/bus.ts'
-import { logFileIn, openLogFile } from '../observe/log-file.ts'
+import { bothLogs, logFileIn, openLogFile } from '../observe/log-file.ts'
 import { createLog, logConfiguration, logEvents } from '../observe/logs.ts'
 import { type Tracing, tracingOf } from '../observe/tracing.ts'
 import { callbackKeys } from '../reply/callback.ts'
@@ -47,12 +47,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
   const { secrets, identity = owner } = loaded.options
   refuseMissingRole(loaded.service)
   const logFile = loaded.service.logFile ? openLogFile(logFileIn(loaded.service.data)) : undefined
-  const log = createLog(loaded.service.logLevel, {
-    write(line) {
-      stream.write(line)
-      logFile?.write(line)
-    },
-  })
+  const log = createLog(loaded.service.logLevel, logFile === undefined ? stream : bothLogs(stream, logFile))
   const bus = createBus()
   const unsubscribe = logEvents(bus, log)
   const name = workerName()
