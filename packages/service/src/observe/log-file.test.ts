@@ -3,7 +3,14 @@ import { readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { folderWith } from '../config/config.fixture.ts'
-import { logFileIn, openLogFile, previousLogFile } from './log-file.ts'
+import { keepLog, type LogFileOptions, logFileIn, previousLogFile } from './log-file.ts'
+import { createLogBuffer } from './logs.ts'
+
+/** A log that is kept in a file. */
+function openLogFile(file: string, options?: LogFileOptions) {
+  const buffer = createLogBuffer()
+  return { write: buffer.write, close: keepLog(file, buffer, options) }
+}
 
 test('the log file keeps the newest lines and one predecessor, readable by its owner alone', async () => {
   using folder = folderWith({})

@@ -1,18 +1,7 @@
 import { constants } from 'node:fs'
 import { mkdir, open, rename } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-
-/**
- * The log in the data folder, for `gantry logs`. It is written in the background, readable by its owner alone, and bounded:
- * one file and its predecessor.
- * - Errors: lines that cannot be written are dropped and counted in the next line; the log on stderr has them.
- * - Concurrency: several processes may append to one file.
- */
-export interface LogFile {
-  write(line: string): void
-  /** Writes what is left. */
-  close(): Promise<void>
-}
+import type { LogBuffer } from './logs.ts'
 
 export interface LogFileOptions {
   /** A file of this size becomes the predecessor. */
@@ -30,58 +19,35 @@ export function previousLogFile(file: string): string {
 }
 
 const flushMs = 200
-/** Lines beyond this are dropped while the disk does not keep up. */
-const mostWaiting = 1_048_576
 
-export function openLogFile(file: string, { maxBytes = 8_388_608 }: LogFileOptions = {}): LogFile {
-  let waiting: string[] = []
-  let characters = 0
-  let lost = 0
-  let timer: NodeJS.Timeout | undefined
-  let writing = Promise.resolve()
-
+/**
+ * Keeps the lines of a buffer in a file, for `gantry logs`. It is written in the background, readable by its owner alone,
+ * and bounded: one file and its predecessor. Returns the function that writes what is left and ends it.
+ * - Errors: lines that cannot be written are dropped and counted in the next line; the log on stderr has them.
+ * - Concurrency: several processes may append to one file.
+ */
+export function keepLog(file: string, buffer: LogBuffer, { maxBytes = 8_388_608 }: LogFileOptions = {}) {
+  let unwritten = 0
+  let writing: Promise<void> | undefined
   const flush = async (): Promise<void> => {
-    const lines = waiting
-    const text = `${lines.join('')}${lost === 0 ? '' : lostLine(lost)}`
-    waiting = []
-    characters = 0
-    if (text === '') return
-    const before = lost
-    lost = 0
-    await append(file, text, maxBytes).catch(() => {
-      lost += before + lines.length
+    const { lines, lost } = buffer.take()
+    const missing = lost + unwritten
+    if (lines.length === 0 && lost === 0) return
+    unwritten = 0
+    await append(file, `${lines.join('')}${missing === 0 ? '' : lostLine(missing)}`, maxBytes).catch(() => {
+      unwritten = missing + lines.length
     })
   }
-  const schedule = (): void => {
-    timer ??= setTimeout(() => {
-      timer = undefined
-      writing = writing.then(flush)
-    }, flushMs).unref()
-  }
-  return {
-    write(line) {
-      if (characters + line.length > mostWaiting) lost += 1
-      else {
-        waiting.push(line)
-        characters += line.length
-      }
-      schedule()
-    },
-    async close() {
-      clearTimeout(timer)
-      await writing
-      await flush()
-    },
-  }
-}
-
-/** Writes each line to both. */
-export function bothLogs(one: Pick<LogFile, 'write'>, other: Pick<LogFile, 'write'>): Pick<LogFile, 'write'> {
-  return {
-    write(line) {
-      one.write(line)
-      other.write(line)
-    },
+  // An interval, because a timer that a call starts would belong to the call.
+  const timer = setInterval(() => {
+    writing ??= flush().finally(() => {
+      writing = undefined
+    })
+  }, flushMs).unref()
+  return async (): Promise<void> => {
+    clearInterval(timer)
+    await writing
+    await flush()
   }
 }
 

@@ -16,8 +16,8 @@ import { createHttpServer } from '../http/server.ts'
 import type { Service } from '../http/service.ts'
 import { createMcpHttpHandler, serviceHost } from '../mcp/http-handler.ts'
 import { createBus } from '../observe/bus.ts'
-import { bothLogs, logFileIn, openLogFile } from '../observe/log-file.ts'
-import { createLog, logConfiguration, logEvents } from '../observe/logs.ts'
+import { keepLog, logFileIn } from '../observe/log-file.ts'
+import { createLog, createLogBuffer, logConfiguration, logEvents } from '../observe/logs.ts'
 import { type Tracing, tracingOf } from '../observe/tracing.ts'
 import { callbackKeys } from '../reply/callback.ts'
 import { auditKeys } from '../storage/audit/audit-log.ts'
@@ -46,8 +46,9 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
   const loaded = await load()
   const { secrets, identity = owner } = loaded.options
   refuseMissingRole(loaded.service)
-  const logFile = loaded.service.logFile ? openLogFile(logFileIn(loaded.service.data)) : undefined
-  const log = createLog(loaded.service.logLevel, logFile === undefined ? stream : bothLogs(stream, logFile))
+  const kept = loaded.service.logFile ? createLogBuffer() : undefined
+  const closeLog = kept && keepLog(logFileIn(loaded.service.data), kept)
+  const log = createLog(loaded.service.logLevel, stream, kept)
   const bus = createBus()
   const unsubscribe = logEvents(bus, log)
   const name = workerName()
@@ -64,7 +65,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
   })
   const { settings } = live
   const { database, files } = await connectStorage(settings, say, secrets).catch(async (error: unknown) => {
-    await logFile?.close()
+    await closeLog?.()
     throw error
   })
   let brokers: Brokers | undefined
@@ -98,7 +99,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
     await brokers?.close()
     await database.close()
     unsubscribe()
-    await logFile?.close()
+    await closeLog?.()
   }
 }
 
