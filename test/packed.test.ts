@@ -112,6 +112,26 @@ test('the built command runs', () => {
   assert.deepEqual(JSON.parse(stdout).output, { result: 8 })
 })
 
+test('what the built command writes into an empty folder is checked, runs, and its test passes', () => {
+  const bin = join(project, 'node_modules/gantry/bin/gantry.mjs')
+  const mine = join(project, 'mine')
+  const steps = [
+    { args: [bin, 'init', 'mine'], cwd: project },
+    { args: [bin, 'config', 'check'], cwd: mine },
+    { args: [bin, 'run', 'my:greet', '{"name":"Ada"}'], cwd: mine },
+    { args: ['--no-experimental-strip-types', '--test'], cwd: mine },
+  ]
+  const { NODE_TEST_CONTEXT: _outer, ...env } = process.env
+  for (const { args, cwd } of steps) {
+    const { status, stdout, stderr } = spawnSync(process.execPath, args, {
+      cwd,
+      encoding: 'utf8',
+      env: { ...env, NODE_OPTIONS: '' },
+    })
+    assert.equal(status, 0, `${args.join(' ')}\n${stdout}${stderr}`)
+  }
+})
+
 test('the built service runs, with its migrations and threads, and the command finds it', async (t) => {
   const bin = join(project, 'node_modules/gantry/bin/gantry.mjs')
   const flags = ['--no-experimental-strip-types', bin]

@@ -6,6 +6,7 @@ import {
   type ChainStep,
   type DeadLetter,
   type HealthView,
+  type Identity,
   type JsonObject,
   type Paged,
   type Replay,
@@ -118,6 +119,8 @@ export interface Client {
     discard(id: string, options?: Waiting): Promise<void>
   }
   readonly keys: Keys
+  /** The identity of the caller, as its key gives it. */
+  whoAmI(options?: Waiting): Promise<Identity>
   readonly policy: PolicyAccess
   readonly audit: AuditReads
   workers(options?: Waiting): Promise<readonly WorkerView[]>
@@ -236,6 +239,7 @@ function reads(http: Http): Omit<Client, Submitting> {
       discard: async (id, asking) => ask('POST', deadLetter(id, '/discard'), asking),
     },
     keys: keysOf(http),
+    whoAmI: (asking) => get('/v1/identity', asking),
     policy: policyOf(http),
     audit: auditOf(http),
     workers: (asking) => items('/v1/workers', asking),

@@ -15,6 +15,7 @@ export {
   type ErrorCode,
   type ErrorInfo,
   type HealthView,
+  type Identity,
   type Json,
   type JsonObject,
   type KeyView,

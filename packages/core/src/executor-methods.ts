@@ -40,6 +40,8 @@ export interface SharedParts {
   readonly state: { readonly closed: boolean }
   readonly chainLimits: Partial<ChainLimits> | undefined
   readonly engines: { readonly [name: string]: WorkEngine } | undefined
+  /** Makes the ids of chains; random when absent. */
+  readonly chainId: (() => string) | undefined
   /** Milliseconds since 1970, for chains; the system clock when absent. */
   readonly now: (() => number) | undefined
   /** An empty catalog that searches like the executor's own. */
@@ -72,7 +74,7 @@ export type ExecutorMethods = Pick<
 
 /** The methods of an executor with one policy, for its callers and for the programs that it runs. */
 export function createMethods(
-  { owner, nextId, state, chainLimits, engines, now, ready, createCatalog }: SharedParts,
+  { owner, nextId, chainId, state, chainLimits, engines, now, ready, createCatalog }: SharedParts,
   ports: Ports,
 ): { readonly methods: ExecutorMethods; readonly inner: InnerCalls } {
   const { catalog, sources } = ports
@@ -111,6 +113,7 @@ export function createMethods(
     }
     const result = await runChain(steps, (tool, args, step) => run(tool, args, { ...step, ...place }), {
       now,
+      ...(given.chainId === undefined && chainId !== undefined ? { chainId: chainId() } : {}),
       ...given,
       limits: { ...chainLimits, ...given.limits },
     })

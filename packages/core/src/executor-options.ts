@@ -12,7 +12,7 @@ import { createEgress, type Egress, type EgressEvent } from './egress/egress.ts'
 import type { EgressOptions } from './egress/options.ts'
 import { isIdentity, ownIdentity } from './executor-methods.ts'
 import { isFunction } from './json/plain.ts'
-import { above0, anObject, callback, having, listOf, type Member, oneOf, part } from './options/option.ts'
+import { above0, anObject, callback, flag, having, listOf, type Member, oneOf, part } from './options/option.ts'
 import { checkOptions, optionsCheck, refuse } from './options/options.ts'
 import type { PinStore } from './pins/pin.ts'
 import type { PipelineLimits } from './pipeline/ports.ts'
@@ -72,6 +72,13 @@ export interface ExecutorOptions {
   readonly format?: 'annotate' | 'assert'
   /** Milliseconds since 1970, for the times in results and audit entries; the system clock when absent. */
   readonly now?: (() => number) | undefined
+  /**
+   * Takes every time and every duration from `now`, for tests; when false or absent, durations are measured. Timeouts are
+   * always measured.
+   */
+  readonly exactNow?: boolean | undefined
+  /** Makes the ids of calls, chains and files in memory; each in the form of a UUID, and none twice. Random when absent. */
+  readonly ids?: (() => string) | undefined
   /** Source of randomness for retry delays. */
   readonly random?: () => number
 }
@@ -158,6 +165,8 @@ const check = optionsCheck<ExecutorOptions>({
     redactionKey: { type: 'string', minLength: 32, description: 'a string of at least 32 characters' },
     format: oneOf('annotate', 'assert'),
     now: callback,
+    exactNow: flag,
+    ids: callback,
     random: callback,
   },
 })

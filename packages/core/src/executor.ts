@@ -25,7 +25,14 @@ import { createRedactionMark } from './json/redact.ts'
 import { memoryPins } from './pins/memory.ts'
 import { createConnectionSecrets } from './pipeline/context.ts'
 import { createPreparedTools } from './pipeline/lookup.ts'
-import { createCallIds, createEvents, type PipelineLimits, type Ports, systemClock } from './pipeline/ports.ts'
+import {
+  createCallIds,
+  createEvents,
+  exactClock,
+  type PipelineLimits,
+  type Ports,
+  systemClock,
+} from './pipeline/ports.ts'
 import { type BackendInfo, backendKey, createBackendRegistry } from './pipeline/resolve.ts'
 import { createRunDeadlines } from './pipeline/run.ts'
 import { allOf } from './policies/all-of.ts'
@@ -40,6 +47,7 @@ import type { DefinedTool } from './tools/tool.ts'
 /** The composition root of an executor. */
 export function createExecutor(options: ExecutorOptions = {}): Executor {
   checkExecutorOptions(options)
+  const { now: wall = Date.now, ids } = options
   const local = localBackend()
   const life = new AbortController()
   const runtimes = givenRuntimes(options.runtimes)
@@ -57,7 +65,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   const discovered = new DiscoveredTools({
     catalog,
     pins: options.pins ?? memoryPins(),
-    now: () => new Date().toISOString(),
+    now: () => new Date(wall()).toISOString(),
     quarantined: ({ id, backend, reason }) => events.emit('tool:quarantined', { id, backend, reason }),
   })
   const connectionSecrets = createConnectionSecrets()
@@ -72,7 +80,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     ...policyPorts(asPolicy(options.policy)),
     approver: options.approver,
     audit: options.audit ?? memoryAudit(),
-    artifacts: options.artifacts ?? memoryArtifacts(),
+    artifacts: options.artifacts ?? memoryArtifacts({ now: wall, ...(ids === undefined ? {} : { ids }) }),
     keepsFiles: options.artifacts !== undefined,
     secrets: asSecrets(options.secrets),
     connectionSecrets,
@@ -80,7 +88,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     slots: createSlots({ share: declaredShare }),
     events,
     tracer: options.tracer,
-    clock: systemClock(options.now),
+    clock: options.exactNow === true ? exactClock(wall) : systemClock(options.now),
     random: options.random ?? Math.random,
     limits,
     deadlines: createRunDeadlines(createDeadlines()),
@@ -96,7 +104,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
       }),
     )
   for (const backend of registry.all()) attach(backend)
-  const nextId = createCallIds()
+  const nextId = ids ?? createCallIds()
   const owner = options.identity === undefined ? localOwner : ownIdentity(options.identity)
   const unsubscribe = catalog.subscribe((change) => {
     if (change.kind === 'unregistered') for (const id of change.ids) forget(id)
@@ -115,6 +123,7 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
     state,
     chainLimits: options.limits?.chain,
     engines: options.engines,
+    chainId: ids,
     now: options.now,
     createCatalog,
     ready: (signal) => sources.ready(signal),

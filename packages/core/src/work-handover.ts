@@ -20,7 +20,14 @@ const localOfCalls = [
 ]
 
 export function createHandover(
-  { engines, owner, nextId, chainLimits, state, now = Date.now }: Omit<SharedParts, 'ready' | 'createCatalog'>,
+  {
+    engines,
+    owner,
+    nextId,
+    chainLimits,
+    state,
+    now = Date.now,
+  }: Omit<SharedParts, 'ready' | 'createCatalog' | 'chainId'>,
   refuse: (code: string, asked: Asked, given: RunOptions, reason: ToolError) => Promise<Result>,
 ): Handover {
   return {

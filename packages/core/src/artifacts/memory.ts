@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { type Identity, ToolError } from '@gantry/contract'
 import type { ArtifactInfo, Artifacts } from './artifact.ts'
 
@@ -7,10 +7,15 @@ export interface MemoryArtifactsOptions {
   readonly files?: number
   /** Most bytes of all files together; 64 MiB by default. */
   readonly bytes?: number
+  /** Makes the ids, each in the form of a UUID; random when absent. */
+  readonly ids?: () => string
+  /** Milliseconds since 1970, for the time of a file; the system clock when absent. */
+  readonly now?: () => number
 }
 
 /** Stores files in the memory of this process. A file beyond the capacity is refused; no other file is evicted. */
-export function memoryArtifacts({ files = 1_000, bytes = 67_108_864 }: MemoryArtifactsOptions = {}): Artifacts {
+export function memoryArtifacts(options: MemoryArtifactsOptions = {}): Artifacts {
+  const { files = 1_000, bytes = 67_108_864, ids = randomUUID, now = Date.now } = options
   const kept = new Map<string, StoredArtifact>()
   let used = 0
   const find = (id: string, { tenant }: Identity): StoredArtifact => {
@@ -27,12 +32,12 @@ export function memoryArtifacts({ files = 1_000, bytes = 67_108_864 }: MemoryArt
         )
       }
       const copy = Uint8Array.from(content)
-      const id = `art_${randomBytes(16).toString('hex')}`
+      const id = `art_${ids().replaceAll('-', '')}`
       const digest = `sha256:${createHash('sha256').update(copy).digest('hex')}`
       const ref = { id, name, mimeType, bytes: copy.length, digest }
       used += copy.length
       const { tenant, principal } = identity
-      kept.set(id, { info: { ...ref, createdAt: new Date().toISOString() }, content: copy, tenant, principal })
+      kept.set(id, { info: { ...ref, createdAt: new Date(now()).toISOString() }, content: copy, tenant, principal })
       return ref
     },
     async info(id, reader) {

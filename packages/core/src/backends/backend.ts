@@ -269,6 +269,8 @@ export interface Backend {
   /** Returns the raw output, an async generator whose values are chunks, or a promise of either. */
   call(call: BackendCall, context: BackendContext): unknown
   health?(signal: AbortSignal): Promise<Health>
+  /** What is not there and it cannot start without, such as its program; for checks of a configuration. Starts nothing. */
+  missing?(): string | undefined
   close?(signal: AbortSignal): Promise<void>
 }
 

@@ -103,7 +103,7 @@ const byNothing: Usage['enforced'] = Object.freeze({})
 /** The Result of a run, from the state that its stages set and the error that ended it. */
 export function resultOf(run: Run, failure: ToolError | undefined): Result {
   const { ports, tool, backend } = run
-  const durationMs = Math.max(0, Math.round((ports.clock.monotonic() - run.startedMonotonic) * 1000) / 1000)
+  const durationMs = Math.max(0, Math.round(ports.clock.elapsed(run.startedMonotonic, run.startedAt) * 1000) / 1000)
   const result: Mutable<Result> = {
     callId: run.request.callId,
     tool: tool?.resultTool as ResultTool,

@@ -168,6 +168,8 @@ export interface Clock {
   now(monotonic: number): number
   /** Monotonic milliseconds. */
   monotonic(): number
+  /** Milliseconds since a monotonic time, at which `now` gave `startedAt`. */
+  elapsed(startedMonotonic: number, startedAt: number): number
   iso(ms: number): string
 }
 
@@ -191,6 +193,7 @@ export function systemClock(readWall: () => number = Date.now): Clock {
       return Math.floor(wall + monotonic - wallAt)
     },
     monotonic: () => performance.now(),
+    elapsed: (startedMonotonic) => performance.now() - startedMonotonic,
     iso(ms) {
       if (ms === lastMs) return lastText
       const whole = Math.floor(ms / 60_000)
@@ -203,6 +206,16 @@ export function systemClock(readWall: () => number = Date.now): Clock {
       lastText = `${minuteText}${rest.slice(1, 3)}.${rest.slice(3)}Z`
       return lastText
     },
+  }
+}
+
+/** A clock whose times and durations are those of `readWall`; only timeouts are measured. */
+export function exactClock(readWall: () => number): Clock {
+  return {
+    now: () => Math.floor(readWall()),
+    monotonic: () => performance.now(),
+    elapsed: (_startedMonotonic, startedAt) => readWall() - startedAt,
+    iso: (ms) => new Date(ms).toISOString(),
   }
 }
 

@@ -1,4 +1,5 @@
 import type { CommandInfo } from './command-info.ts'
+import { loginCommands } from './login-commands.ts'
 import type { OptionName } from './option-table.ts'
 import { serviceCommands } from './service-commands.ts'
 
@@ -240,6 +241,7 @@ export const commands = {
     ],
   },
   ...serviceCommands,
+  ...loginCommands,
   'secrets init': {
     summary: 'Create an encrypted store of secrets and its key file.',
     operands: [],
@@ -292,7 +294,12 @@ export const commands = {
     ],
   },
   'config check': {
-    summary: 'Load the configuration and list its errors.',
+    summary: 'List everything that is wrong with the configuration, each with its path and remedy.',
+    notes: [
+      'A problem stops the start: an unknown key, a wrong value, a missing file. The exit code is then 2.',
+      'A warning does not: a secret without a value, a rule that names no tool, a program that is not there.',
+      'Nothing is started or connected.',
+    ],
     operands: [],
     options: always,
     examples: [

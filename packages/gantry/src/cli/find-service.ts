@@ -6,6 +6,7 @@ import { findConfig } from '@gantry/service/internal/config/load'
 import { addressFile, readAddress } from '@gantry/service/internal/config/service-files'
 import { dataFolder } from '@gantry/service/internal/config/service-settings'
 import type { Io } from './io.ts'
+import { defaultLogin, loginOf } from './logins.ts'
 import type { OptionValues } from './option-table.ts'
 
 /** The service that the command uses, or why there is none. */
@@ -20,25 +21,42 @@ const retries = 8
 
 /**
  * The service that a command is for: the one that GANTRY_URL names, else the one that runs on the data folder of the
- * command's configuration. Rejects when a named service cannot be used; a found service that does not respond is ignored.
+ * command's configuration, else the default of `gantry login`. That one is not used by a command that can run in this
+ * process (`or-here`) with a configuration, whose tools it lacks. Rejects when a named service cannot be used; a found
+ * service that does not respond is ignored.
  */
-export async function findService(options: OptionValues, io: Io): Promise<FoundService> {
+export async function findService(
+  options: OptionValues,
+  io: Io,
+  need: 'service' | 'or-here' = 'service',
+): Promise<FoundService> {
   const { environment, folder } = io
   const file = findConfig(options.config, environment, folder)
-  const data = options.data === undefined ? undefined : resolve(folder, options.data)
-  const place = data ?? dataFolder(file === undefined ? folder : dirname(file), environment)
+  const place = placeOf(options, file, io)
   const named = environment.GANTRY_URL
   const written = isOwn(addressFile(place)) ? await readAddress(place) : undefined
   const found = written !== undefined && isNear(written.url) ? written : undefined
   if (named !== undefined && named !== '') {
     // The key in the data folder is sent only to the service that made it.
     const own = found?.url === named.replace(/(?<!\/)\/+$/, '')
-    const key = environment.GANTRY_KEY || (own ? await keyIn(place) : undefined)
+    const stored = async () => (own ? keyIn(place) : storedKey(named, environment))
+    const key = environment.GANTRY_KEY || (await stored())
     const client = await clientOf(named, key)
     if (await answers(named, io.signal)) return { client, url: named, key }
     throw new ToolError('SERVICE_UNAVAILABLE', `The service at ${named}, which GANTRY_URL names, does not answer.`)
   }
-  if (found === undefined) return { missing: `No service runs on ${place}.`, expected: false }
+  if (found === undefined) {
+    const chosen =
+      options.data !== undefined || options.config !== undefined || (need === 'or-here' && file !== undefined)
+    const login = chosen ? undefined : await defaultLogin(environment)
+    if (login === undefined) return { missing: `No service runs on ${place}.`, expected: false }
+    if (await answers(login.url, io.signal)) return { ...login, client: await clientOf(login.url, login.key) }
+    const remedy = 'gantry logout forgets it; --local runs a tool in this process.'
+    throw new ToolError(
+      'SERVICE_UNAVAILABLE',
+      `The service at ${login.url}, of gantry login, does not answer. ${remedy}`,
+    )
+  }
   const { url, pid, config } = found
   if (config !== (file ?? null)) {
     const other = config === null ? 'without a configuration' : `with ${config}`
@@ -51,6 +69,16 @@ export async function findService(options: OptionValues, io: Io): Promise<FoundS
   // GANTRY_KEY is sent only to the service that GANTRY_URL names.
   const key = await keyIn(place)
   return { client: await clientOf(url, key), url, key }
+}
+
+/** The data folder that a command is for. */
+export async function dataPlace(options: OptionValues, io: Io): Promise<string> {
+  return placeOf(options, findConfig(options.config, io.environment, io.folder), io)
+}
+
+function placeOf({ data }: OptionValues, file: string | undefined, { environment, folder }: Io): string {
+  if (data !== undefined) return resolve(folder, data)
+  return dataFolder(file === undefined ? folder : dirname(file), environment)
 }
 
 /**
@@ -79,6 +107,11 @@ async function clientOf(url: string, key: string | undefined): Promise<Client> {
   return createClient({ url, retries, ...(key === undefined ? {} : { key }) })
 }
 
+/** The key of `gantry login` for a URL, if it has one. */
+async function storedKey(url: string, environment: NodeJS.ProcessEnv): Promise<string | undefined> {
+  return URL.canParse(url) ? (await loginOf(url, environment))?.key : undefined
+}
+
 async function keyIn(place: string): Promise<string | undefined> {
   const { readApiKey } = await import('@gantry/service/internal/config/service-files')
   return readApiKey(join(place, 'key'))
@@ -94,7 +127,7 @@ function isAlive(pid: number): boolean {
 }
 
 /** Whether a service responds at a URL. Probed before anything is submitted, so that no call runs twice. */
-async function answers(url: string, signal: AbortSignal): Promise<boolean> {
+export async function answers(url: string, signal: AbortSignal): Promise<boolean> {
   try {
     const time = AbortSignal.any([signal, AbortSignal.timeout(probeMs)])
     const response = await fetch(`${url.replace(/(?<!\/)\/+$/, '')}/healthz`, { signal: time, redirect: 'error' })

@@ -58,8 +58,9 @@ export const options = {
   level: {
     kind: 'text',
     value: 'LEVEL',
-    choices: ['summary', 'types', 'schema', 'full'],
-    summary: 'Level of detail: summary, types, schema (default) or full.',
+    choices: ['summary', 'types', 'schema', 'full', 'debug', 'info', 'warn', 'error'],
+    summary:
+      'For describe, the detail: summary, types, schema (default) or full; for logs, the least level: debug (default), info, warn or error.',
   },
   'max-tokens': { kind: 'count', value: 'N', summary: 'Omit parts until the output fits.' },
   seconds: { kind: 'count', value: 'N', summary: 'How long to measure; 5 by default.' },
@@ -85,6 +86,8 @@ export const options = {
     summary: 'Where to write: a file, for run the folder of the files that the program wrote, - for stdout.',
   },
   force: { kind: 'flag', summary: 'Replace a file that exists.' },
+  'key-stdin': { kind: 'flag', summary: 'Read the key from stdin.' },
+  'plain-http': { kind: 'flag', summary: 'Send the key over plain http to another machine.' },
   private: { kind: 'flag', summary: 'Allow the URL to resolve to a private address.' },
   port: {
     kind: 'port',
@@ -124,7 +127,11 @@ export const options = {
   watch: { kind: 'flag', short: 'w', summary: 'Print new ones and decisions as they come, until Ctrl-C.' },
   full: { kind: 'flag', summary: 'Do not truncate long texts.' },
   reason: { kind: 'text', value: 'TEXT', summary: 'Why; the caller sees it, and it is audited.' },
-  follow: { kind: 'flag', short: 'f', summary: 'Print its events until it ends, then its outcome.' },
+  follow: {
+    kind: 'flag',
+    short: 'f',
+    summary: 'Print its events until it ends, then its outcome; for logs, lines as they come.',
+  },
   key: { kind: 'text', value: 'ID', summary: 'As the caller who has this key.' },
   principal: { kind: 'text', value: 'NAME', summary: 'Who calls.' },
   tenant: { kind: 'text', value: 'NAME', summary: 'Of this tenant.' },

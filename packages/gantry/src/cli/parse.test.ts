@@ -39,12 +39,17 @@ test('an unknown command or option is refused with the nearest name', async () =
 })
 
 test('a word of a command, or its name in another program, suggests the command', async () => {
-  await refuses(['approve'], /There is no command "approve"\. Did you mean tools approve or approvals approve\?/)
+  await refuses(['approve'], /There is no command "approve"\. Did you mean approvals approve or tools approve\?/)
   await refuses(['key'], /Did you mean keys create or keys ls or keys rotate or keys revoke\?/)
   await refuses(['replay'], /Did you mean calls replay\?/)
   await refuses(['retry'], /Did you mean dlq redrive\?/)
-  await refuses(['keys', 'list'], /There is no command "keys list"\. There are .+ Did you mean keys ls\?/)
-  await refuses(['audit', 'zzzz'], /There are gantry audit ls, gantry audit export, gantry audit verify\./)
+  await refuses(
+    ['keys', 'list'],
+    /There is no command "keys list"\. keys is followed by create, ls, rotate, revoke\. Did you mean keys ls\?/,
+  )
+  await refuses(['key', 'create', 'ci'], /There is no command "key"\. Did you mean keys create\?/)
+  await refuses(['demo:add', '{}'], /Did you mean run demo:add\?/)
+  await refuses(['audit', 'zzzz'], /audit is followed by ls, export, verify\./)
   await refuses(['constructor'], /There is no command "constructor"\.$/)
 })
 
@@ -57,7 +62,10 @@ test('an invalid duration, count or level is refused with the allowed values', a
     await refuses(['run', 'a:b', `--timeout=${time}`], /--timeout takes a time above 0 such as 200ms, 5s or 2m/)
   }
   await refuses(['tools', '--limit', 'ten'], /--limit takes a whole number above 0, not "ten"/)
-  await refuses(['describe', 'a:b', '--level', 'all'], /--level takes summary, types, schema, full, not "all"/)
+  await refuses(
+    ['describe', 'a:b', '--level', 'all'],
+    /--level takes summary, types, schema, full, debug, info, warn, error, not "all"/,
+  )
   await refuses(['run', 'a:b', '--timeout'], /--timeout needs a value: --timeout TIME/)
   await refuses(['run', 'a:b', '--json=yes'], /--json takes no value/)
 })

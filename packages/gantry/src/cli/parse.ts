@@ -104,14 +104,18 @@ async function commandOf(words: readonly string[]): Promise<{ command: CommandNa
   }
   if (group.length > 0) {
     const wanted = `${first} ${second}`
-    const message = `There is no command ${quoted(wanted)}. There are gantry ${group.join(', gantry ')}.`
+    const message = `There is no command ${quoted(wanted)}. ${first} is followed by ${wordsOf(group).join(', ')}.`
     throw await unknownName('command', message, wanted, group)
   }
   const message = `There is no command ${quoted(first)}.`
-  const near = await nearestCommands(first, names)
+  const near = await nearestCommands(first, second, names)
   throw near.length === 0
     ? usageError('command', message)
     : usageError('command', `${message} Did you mean ${near.join(' or ')}?`, { nearest: near })
+}
+
+function wordsOf(group: readonly CommandName[]): readonly string[] {
+  return group.map((name) => name.split(' ')[1] ?? name)
 }
 
 /** How many commands a suggestion names at the most. */
@@ -119,6 +123,8 @@ const mostSuggested = 4
 
 /** Commands by the names that other programs have for them. */
 const otherNames: { readonly [word: string]: readonly CommandName[] } = {
+  approve: ['approvals approve', 'tools approve'],
+  auth: ['login', 'keys create'],
   check: ['config check'],
   dead: ['dlq ls'],
   exec: ['run'],
@@ -127,11 +133,11 @@ const otherNames: { readonly [word: string]: readonly CommandName[] } = {
   info: ['describe', 'call'],
   invoke: ['run'],
   jobs: ['calls'],
+  journal: ['logs', 'calls replay'],
   kill: ['cancel'],
-  login: ['keys create'],
   lint: ['config check'],
   list: ['tools', 'calls'],
-  logs: ['call'],
+  log: ['logs'],
   ls: ['tools', 'calls'],
   ps: ['calls'],
   retry: ['dlq redrive'],
@@ -139,18 +145,27 @@ const otherNames: { readonly [word: string]: readonly CommandName[] } = {
   start: ['serve'],
   status: ['call', 'workers', 'doctor'],
   stop: ['cancel'],
-  tail: ['call'],
+  tail: ['logs', 'call'],
   top: ['workers', 'calls'],
   validate: ['config check'],
+  whoami: ['login'],
   workflow: ['code', 'chain'],
 }
 
 /**
- * Commands that other programs call so, then those whose name is near to what was typed, then those with a word that is:
- * `approve` is half of `approvals approve`.
+ * For a tool id the command that runs it. Else both words together, as for `key create`; commands that other programs
+ * call so; those whose name is near to what was typed; those with a word that is: `deny` is half of `approvals deny`.
  */
-async function nearestCommands(typed: string, names: readonly CommandName[]): Promise<readonly string[]> {
+async function nearestCommands(
+  typed: string,
+  second: string | undefined,
+  names: readonly CommandName[],
+): Promise<readonly string[]> {
   const { nearest } = await import('@gantry/core/internal/search/near')
+  if (/^[\w.-]+:[\w.-]+(?::[\w.-]+)?$/.test(typed)) return [`run ${typed}`]
+  const pairs = names.filter((name) => name.includes(' '))
+  const [pair] = second === undefined ? [] : nearest(`${typed} ${second}`, pairs, { limit: 1 })
+  if (pair !== undefined) return [pair]
   if (Object.hasOwn(otherNames, typed)) return otherNames[typed] ?? []
   const whole = nearest(typed, names)
   if (whole.length > 0) return whole

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { keptIo } from './io.fixture.ts'
-import { createProgress } from './print.ts'
+import { createProgress, printOutcome } from './print.ts'
 
 test('progress is one line, rewritten in place and erased at the end', () => {
   const io = keptIo({ watched: true, columns: 12 })
@@ -31,4 +31,21 @@ test('warnings are always logged, the rest with --verbose, and the progress line
   const verbose = keptIo()
   createProgress(verbose, { verbose: true }).report({ kind: 'log', level: 'debug', message: 'small talk' })
   assert.equal(verbose.printed.err, 'debug: small talk\n')
+})
+
+test('files that are bytes or long texts are shown by type and size, and whole with --json', async () => {
+  const table = 'a,b\n'.repeat(1_000)
+  const output = { stdout: table, files: { 'out/t.csv': table, 'short.txt': 'hi', 'p.bin': { base64: '//8A' } } }
+  const io = keptIo()
+  await printOutcome({ output }, false, io)
+  const shown = JSON.parse(io.printed.out)
+  assert.deepEqual(shown.files, {
+    'out/t.csv': '[text/csv, 4 KB]',
+    'short.txt': 'hi',
+    'p.bin': '[application/octet-stream, 3 B]',
+  })
+  assert.equal(shown.stdout, table)
+  const whole = keptIo()
+  await printOutcome({ output }, true, whole)
+  assert.deepEqual(JSON.parse(whole.printed.out).output, output)
 })

@@ -49,19 +49,32 @@ function contentLine(block: Content): readonly string[] {
 
 const deepest = 32
 
-/** A value in which files that are bytes stand by type and size, because base64 tells a reader nothing. */
-function withoutBytes(value: Json, path = '', depth = 0): Json {
+/** Longer texts of files, such as tables, are shown by type and size; `--json` and `--out` have them whole. */
+const longestFileText = 2_000
+
+/**
+ * A value in which files that are bytes or long texts stand by type and size: base64 tells a reader nothing, and a table
+ * hides the rest of the output. The texts of files are the members of `files`.
+ */
+function withoutBytes(value: Json, path = '', depth = 0, within = ''): Json {
+  if (typeof value === 'string' && within === 'files' && value.length > longestFileText) {
+    return `[${mediaType(path, Buffer.from(value.slice(0, 4_096)))}, ${sizeText(Buffer.byteLength(value))}]`
+  }
   if (typeof value !== 'object' || value === null || depth > deepest) return value
   if (Array.isArray(value)) return value.map((item) => withoutBytes(item, path, depth + 1))
   const { base64 } = value
   if (typeof base64 === 'string' && Object.keys(value).length === 1) {
     return `[${mediaType(path, Buffer.from(base64.slice(0, 4_096), 'base64'))}, ${size(base64)}]`
   }
-  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, withoutBytes(member, key, depth + 1)]))
+  const members = Object.entries(value).map(([key, member]) => [key, withoutBytes(member, key, depth + 1, path)])
+  return Object.fromEntries(members)
 }
 
 function size(base64: string): string {
-  const bytes = Buffer.byteLength(base64, 'base64')
+  return sizeText(Buffer.byteLength(base64, 'base64'))
+}
+
+function sizeText(bytes: number): string {
   return bytes < 1_024 ? `${bytes} B` : `${Math.round(bytes / 1_024)} KB`
 }
 

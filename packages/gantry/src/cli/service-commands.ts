@@ -9,7 +9,7 @@ const decides =
 const choosingRows: readonly OptionName[] = [
   ...(['tenant', 'principal', 'tool', 'call', 'status', 'phase', 'since', 'until'] as const),
 ]
-const needsService = 'Asks the service that runs here, or the one that GANTRY_URL and GANTRY_KEY name.'
+const needsService = 'Asks the service that runs here, or the one that gantry login or GANTRY_URL and GANTRY_KEY name.'
 
 /** The commands that are the service, or that ask one: rows of the table of commands. */
 export const serviceCommands = {
@@ -84,6 +84,20 @@ export const serviceCommands = {
     examples: [
       { line: 'gantry call $ID', what: 'prints its state and, once it has ended, its output' },
       { line: 'gantry call $ID --follow', what: 'waits for its end' },
+    ],
+  },
+  logs: {
+    summary: 'Show the log of the service that runs here, or what was recorded about one call.',
+    notes: [
+      'Without a call: the newest lines of service.log in the data folder, which the service writes.',
+      'With a call: its audit entries (with gantry:audit), the log lines of its tool, and the lines about it in service.log.',
+    ],
+    operands: [{ name: 'call', optional: true }],
+    options: ['follow', 'level', 'limit', ...asking],
+    examples: [
+      { line: 'gantry logs --follow', what: 'prints lines as they are written' },
+      { line: 'gantry logs --level warn --limit 20', what: 'prints the last warnings and errors' },
+      { line: 'gantry logs $ID', what: 'prints what happened to a call' },
     ],
   },
   'calls replay': {

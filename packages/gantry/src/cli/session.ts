@@ -96,7 +96,7 @@ async function remoteOf(options: OptionValues, io: Io): Promise<Client | undefin
     if (!io.environment.GANTRY_URL) return undefined
     throw usageError(`--${here}`, `A service does not know --${here}; add --local to do it in this process.`)
   }
-  const found = await findService(options, io)
+  const found = await findService(options, io, 'or-here')
   const trace = (note: string): void => void (options.verbose === true && io.err(`${safeLine(note)}\n`))
   if (found.missing !== undefined) {
     if (found.expected) trace(`${found.missing} Running it in this process.`)
@@ -110,6 +110,6 @@ async function remoteOf(options: OptionValues, io: Io): Promise<Client | undefin
 export async function withService<T>(options: OptionValues, io: Io, work: (client: Client) => Promise<T>): Promise<T> {
   const found = await findService(options, io)
   if (found.missing === undefined) return work(found.client)
-  const elsewhere = 'One that runs elsewhere is named with GANTRY_URL and GANTRY_KEY.'
+  const elsewhere = 'gantry login, or GANTRY_URL and GANTRY_KEY, name one that runs elsewhere.'
   throw new ToolError('SERVICE_UNAVAILABLE', `${found.missing} ${elsewhere}`)
 }

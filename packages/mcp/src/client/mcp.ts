@@ -7,6 +7,7 @@ import { type Connection, connect } from './connection.ts'
 import { type Connector, createConnector } from './connector.ts'
 import { createRefresher, keepSubscribed, listTools, translateTools } from './discovered-tools.ts'
 import { Logs } from './logs.ts'
+import { missingProgram } from './missing-program.ts'
 import { loadSdk, type Sdk } from './sdk.ts'
 import { type McpOptions, type McpSettings, readOptions } from './settings.ts'
 import { Supervisor } from './supervisor.ts'
@@ -39,6 +40,7 @@ export function mcp(options: McpOptions): Backend {
     discover: async (signal) => attached().discover(signal),
     call: (call, context) => attached().call(call, context),
     health: async (signal): Promise<Health> => attached().health(signal),
+    missing: () => missingProgram(settings),
     close: async (signal) => server?.close(signal),
   }
 }

@@ -38,15 +38,30 @@ export interface ConfigSummary {
  */
 export async function checkConfig(request: ConfigRequest): Promise<ConfigSummary> {
   const loaded = await loadConfig(request)
+  const { issues, summary } = await checkLoaded(loaded, request.signal)
+  refuse(loaded.file, issues)
+  return summary
+}
+
+/** The problems that `checkConfig` finds in a loaded configuration; those of keys that were left out are unknown. */
+export async function checkLoaded(
+  loaded: LoadedConfig,
+  signal: AbortSignal,
+  omitted: ReadonlySet<string> = new Set(),
+): Promise<{ readonly issues: readonly Issue[]; readonly summary: ConfigSummary }> {
   const { file } = loaded
   const { tools = [], ...options } = loaded.options
   const { backends = [] } = options
   const builtIn = [...(loaded.builtins ? builtinTools(loaded.builtinOptions) : []), ...(loaded.demo ? demoTools() : [])]
   const gantry = reading(file, () => createExecutor({ ...options, tools: builtIn }))
   try {
-    const issues = tools.flatMap((tool, index) => toolIssues(file, `/tools/${index}`, tool, gantry, backends))
-    refuse(file, [...issues, ...(await otherIssues(loaded, gantry, request.signal))])
-    return summaryOf(loaded, gantry.catalog.size)
+    const found = tools.flatMap((tool, index) => toolIssues(file, `/tools/${index}`, tool, gantry, backends))
+    const issues = [...found, ...(await otherIssues(loaded, gantry, signal))]
+    const unknown = omitted.has('/backends') ? /^\/tools\/\d+\/backends/ : /$^/
+    return {
+      issues: issues.filter(({ path }) => !unknown.test(path)),
+      summary: summaryOf(loaded, gantry.catalog.size),
+    }
   } finally {
     await gantry.close()
   }

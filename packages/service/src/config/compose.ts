@@ -37,12 +37,12 @@ export async function composeConfig(
   overrides: Overrides,
   request: Omit<ConfigRequest, 'file'>,
 ): Promise<Omit<LoadedConfig, 'warnings'>> {
-  const { environment, signal } = request
+  const { environment, signal, omit } = request
   if (typeof content !== 'object' || content === null || Array.isArray(content)) {
     throw configError(file, `The configuration ${file} must be an object.`, [])
   }
   const issues: Issue[] = [...overrides.issues]
-  const { data, live, ...lists } = separate(membersOf(content, file), file, issues)
+  const { data, live, ...lists } = separate(membersOf(content, file, omit), file, issues)
   const unchecked = override(plain(data, issues), overrides)
   issues.push(...configIssues(unchecked), ...brokerIssues(unchecked))
   issues.push(
@@ -74,6 +74,7 @@ export async function composeConfig(
   const all = [...tools, ...(toolsFolder?.tools ?? [])]
   return {
     file,
+    document,
     data: place,
     ...(toolsFolder === undefined ? {} : { toolsFolder }),
     ...(store === undefined ? {} : { secretStore: store }),
@@ -101,16 +102,28 @@ export async function composeConfig(
 }
 
 /** Reads each key once, so that a getter that throws can be named; known keys of a class instance are read too. */
-function membersOf(content: object, file: string): { readonly [key: string]: unknown } {
+function membersOf(
+  content: object,
+  file: string,
+  omit: ReadonlySet<string> = new Set(),
+): { readonly [key: string]: unknown } {
   const keys = new Set([...Object.keys(content), ...liveKeys])
-  const entries = [...keys].map((key): [string, unknown] => {
+  const entries = [...keys].flatMap((key): [string, unknown][] => {
+    if (omit.has(`/${key}`)) return []
     try {
-      return [key, Reflect.get(content, key)]
+      return [[key, without(Reflect.get(content, key), `/${key}/`, omit)]]
     } catch (error) {
       throw throwingValue(file, `/${key}`, error)
     }
   })
   return Object.fromEntries(entries)
+}
+
+/** Plain data without the members that are left out. */
+function without(value: unknown, at: string, omit: ReadonlySet<string>): unknown {
+  const isPlain = isObject(value) && Object.getPrototypeOf(value) === Object.prototype
+  if (omit.size === 0 || !isPlain) return value
+  return Object.fromEntries(Object.entries(value).filter(([key]) => !omit.has(`${at}${key}`)))
 }
 
 /** Does not attribute problems of the environment to the file. */

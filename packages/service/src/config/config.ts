@@ -67,6 +67,8 @@ export interface ConfigRequest {
   readonly fresh?: boolean
   /** Results of earlier loads of the folder of tools, so that a file that is broken now keeps its last tools. */
   readonly folderMemory?: ToolsFolderMemory
+  /** Keys that are left out, as `/key` or `/key/member`, to find the problems of the others. */
+  readonly omit?: ReadonlySet<string>
 }
 
 /** A configuration, checked and ready for an executor. */
@@ -77,6 +79,8 @@ export interface LoadedConfig {
   readonly digest?: string
   /** Digest of the settings that must be equal in all processes of a service; of secrets too. */
   readonly shared?: string
+  /** The plain data that the rest is made of. */
+  readonly document?: ConfigDocument
   readonly options: Pick<ExecutorOptions, Exclude<ConfigKey, NotForExecutors>>
   /** Settings of `gantry serve`. */
   readonly service: ServiceSettings

@@ -178,6 +178,7 @@ const service = object({
   auditSecrets: { type: 'array', items: { type: 'string', minLength: 1 }, maxItems: 20 },
   callbacks: { type: 'object', additionalProperties: { type: 'string', pattern: '^https?://' } },
   logLevel: { enum: ['debug', 'info', 'warn', 'error', 'silent'] },
+  logFile: { type: 'boolean' },
   leaseMs: { type: 'integer', minimum: 500, maximum: 3_600_000 },
   connections: count,
   connectionsPerAddress: count,

@@ -76,6 +76,8 @@ export interface ServiceSettings {
   /** Host of that port, where metrics need no key. */
   readonly metricsHost: string
   readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent'
+  /** Whether the log is also kept in the data folder, for `gantry logs`. */
+  readonly logFile: boolean
   /** Labels of this worker; a tool with a placement runs only on workers that have all its labels. */
   readonly labels: { readonly [label: string]: string }
   /** Where outcomes are spooled while the database is unavailable. */
@@ -173,6 +175,7 @@ export const defaultSettings: Omit<ServiceSettings, 'data'> = {
   callbackTries: 12,
   callbacks: {},
   logLevel: 'info',
+  logFile: true,
   labels: {},
   spool: 'file',
   brokers: { transports: [] },

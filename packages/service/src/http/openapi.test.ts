@@ -210,6 +210,7 @@ test('the responses of every route match the document', async (t) => {
     '/v1/health',
     '/v1/runtimes',
     '/v1/circuits',
+    '/v1/identity',
     '/metrics',
     '/healthz',
     '/readyz',

@@ -4,6 +4,7 @@ import { approvalRoutes } from './routes/approvals.ts'
 import { artifactRoutes } from './routes/artifacts.ts'
 import { auditRoutes } from './routes/audit.ts'
 import { callRoutes, codeRoute, replayRoute } from './routes/calls.ts'
+import { identityRoute } from './routes/identity.ts'
 import { keyRoutes } from './routes/keys.ts'
 import { deadLetterRoutes, operationRoutes } from './routes/operations.ts'
 import { policyRoutes } from './routes/policy.ts'
@@ -29,6 +30,7 @@ export function allRoutes(): readonly Route[] {
     ...approvalRoutes,
     ...deadLetterRoutes,
     ...artifactRoutes,
+    identityRoute,
     ...keyRoutes,
     ...policyRoutes,
     ...auditRoutes,

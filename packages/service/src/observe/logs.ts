@@ -13,10 +13,14 @@ export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
  * names are redacted. U+2028, U+2029 and C1 controls, which JSON allows but terminals and some readers interpret, are
  * escaped.
  */
-export function createLog(level: LogLevel, stream: DestinationStream): Logger {
+export function createLog(level: LogLevel, stream: DestinationStream, kept?: LogBuffer): Logger {
   const redactor = createRedactor()
   const safe: DestinationStream = {
-    write: (line) => stream.write(line.replace(unescaped, escaped)),
+    write(line) {
+      const shown = line.replace(unescaped, escaped)
+      stream.write(shown)
+      kept?.write(shown)
+    },
   }
   return pino(
     {
@@ -33,6 +37,37 @@ export function createLog(level: LogLevel, stream: DestinationStream): Logger {
     },
     safe,
   )
+}
+
+/** Lines that wait for the log file. Beyond a mebibyte they are dropped and counted, because a slow disk must stop no call. */
+export interface LogBuffer {
+  write(line: string): void
+  /** Takes all lines out. */
+  take(): { readonly lines: readonly string[]; readonly lost: number }
+}
+
+const mostWaiting = 1_048_576
+
+export function createLogBuffer(): LogBuffer {
+  let lines: string[] = []
+  let characters = 0
+  let lost = 0
+  return {
+    write(line) {
+      if (characters + line.length > mostWaiting) lost += 1
+      else {
+        lines.push(line)
+        characters += line.length
+      }
+    },
+    take() {
+      const taken = { lines, lost }
+      lines = []
+      characters = 0
+      lost = 0
+      return taken
+    },
+  }
 }
 
 /** Logs at the level of a configuration that came into use, and names the tools of its folder. */

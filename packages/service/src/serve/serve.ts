@@ -16,7 +16,8 @@ import { createHttpServer } from '../http/server.ts'
 import type { Service } from '../http/service.ts'
 import { createMcpHttpHandler, serviceHost } from '../mcp/http-handler.ts'
 import { createBus } from '../observe/bus.ts'
-import { createLog, logConfiguration, logEvents } from '../observe/logs.ts'
+import { keepLog, logFileIn } from '../observe/log-file.ts'
+import { createLog, createLogBuffer, logConfiguration, logEvents } from '../observe/logs.ts'
 import { type Tracing, tracingOf } from '../observe/tracing.ts'
 import { approvalKey } from '../reply/approval-webhook.ts'
 import { callbackKeys } from '../reply/callback.ts'
@@ -47,7 +48,9 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
   const loaded = await load()
   const { secrets, identity = owner } = loaded.options
   refuseMissingRole(loaded.service)
-  const log = createLog(loaded.service.logLevel, stream)
+  const kept = loaded.service.logFile ? createLogBuffer() : undefined
+  const closeLog = kept && keepLog(logFileIn(loaded.service.data), kept)
+  const log = createLog(loaded.service.logLevel, stream, kept)
   const bus = createBus()
   const unsubscribe = logEvents(bus, log)
   const name = workerName()
@@ -63,7 +66,10 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
     signal,
   })
   const { settings } = live
-  const { database, files } = await connectStorage(settings, say, secrets)
+  const { database, files } = await connectStorage(settings, say, secrets).catch(async (error: unknown) => {
+    await closeLog?.()
+    throw error
+  })
   if (!database.exclusive && settings.brokers.s3 === undefined) {
     const folder = join(settings.data, 'artifacts')
     const advice = 'configure s3, or share this folder; until then, servers on other machines do not find its files'
@@ -104,6 +110,7 @@ export async function serve({ load, say, log: stream, ready, signal }: ServeOpti
     await brokers?.close()
     await database.close()
     unsubscribe()
+    await closeLog?.()
   }
 }
 

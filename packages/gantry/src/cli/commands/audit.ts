@@ -49,7 +49,7 @@ export const verifyAudit: Command = async ({ options }, io) => {
 async function verdictOf(options: OptionValues, io: Io): Promise<AuditVerdict> {
   const { head } = options
   const file = options.file?.at(-1)
-  const found = file === undefined ? await findService(options, io) : undefined
+  const found = file === undefined ? await findService(options, io, 'or-here') : undefined
   if (found !== undefined && found.missing === undefined) return found.client.audit.verify({ head, signal: io.signal })
   const { loadConfig, verifyRecord } = await import('@gantry/service/serve')
   const { config, data } = options

@@ -1,33 +1,55 @@
-import { ToolError } from '@gantry/contract'
-import { checkConfig, reportOf } from '@gantry/service/internal/config/check-config'
+import { codes, ToolError } from '@gantry/contract'
+import { reportOf } from '@gantry/service/internal/config/check-config'
 import { refusalText } from '@gantry/service/internal/config/compose'
+import { type ConfigReport, reportConfig } from '@gantry/service/internal/config/config-report'
+import type { ConfigFinding } from '@gantry/service/internal/config/config-secrets'
 import { loadConfig } from '@gantry/service/internal/config/load'
 import type { ToolsFolder } from '@gantry/tools'
+import { errorInfoOf } from '../errors.ts'
 import type { Command } from '../io.ts'
 import { printJson } from '../print.ts'
 import { safeLine } from '../terminal.ts'
 
-/** Loads the configuration as every command would, and reports what is in it. */
+/** Reports what is in the configuration, or everything that is wrong with it; exit code 2 when something stops the start. */
 export const checkConfigFile: Command = async ({ options }, io) => {
   const { environment, folder, signal } = io
   const file = options.config === undefined ? {} : { file: options.config }
-  const found = await checkConfig({ environment, folder, signal, ...file })
-  for (const warning of found.warnings) io.err(`warning: ${safeLine(warning)}\n`)
-  if (options.json === true) await printJson(found, io)
-  else {
-    const limits = Object.entries(found.limits).map(([name, value]) => `${name} ${JSON.stringify(value)}`)
+  const found = await reportConfig({ environment, folder, signal, ...file })
+  const { problems, warnings, summary } = found
+  const error = problems.length === 0 ? undefined : invalid(found)
+  for (const problem of problems) io.err(findingText('problem', problem))
+  for (const warning of warnings) io.err(findingText('warning', warning))
+  if (options.json === true) {
+    const { warnings: _texts, ...facts } = summary ?? { file: found.file, warnings }
+    await printJson({ ...facts, problems, warnings, ...(error === undefined ? {} : { error: errorInfoOf(error) }) }, io)
+  } else if (summary !== undefined) {
+    const limits = Object.entries(summary.limits).map(([name, value]) => `${name} ${JSON.stringify(value)}`)
     const rows = [
-      ['file', found.file ?? 'none; the demo tools are there'],
-      ['tools', String(found.tools)],
-      ...(found.toolsFolder === undefined ? [] : [['tools folder', folderText(found.toolsFolder)]]),
-      ...(found.backends.length === 0 ? [] : [['backends', found.backends.join(', ')]]),
-      ['policy', found.policy ? 'yes' : 'no'],
+      ['file', summary.file ?? 'none; the demo tools are there'],
+      ['tools', String(summary.tools)],
+      ...(summary.toolsFolder === undefined ? [] : [['tools folder', folderText(summary.toolsFolder)]]),
+      ...(summary.backends.length === 0 ? [] : [['backends', summary.backends.join(', ')]]),
+      ['policy', summary.policy ? 'yes' : 'no'],
       ['limits', limits.length === 0 ? 'the defaults' : limits.join(', ')],
-      ['secrets', found.secrets],
+      ['secrets', summary.secrets],
     ]
     await io.out(rows.map(([name, value]) => `${safeLine(`${name}: ${value}`)}\n`).join(''))
   }
-  return 0
+  if (error === undefined) return 0
+  io.err(`${safeLine(error.message)}\n`)
+  return codes.CONFIG_INVALID.exit
+}
+
+function invalid({ file, problems, warnings }: ConfigReport): ToolError {
+  const of = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`
+  const what = file === null ? 'The configuration' : `The configuration ${file}`
+  const message = `${what} has ${of(problems.length, 'problem')} and ${of(warnings.length, 'warning')}; Gantry does not start with it.`
+  const issues = problems.map(({ path, message: text }) => ({ path, message: text }))
+  return new ToolError('CONFIG_INVALID', message, { details: { ...(file === null ? {} : { file }), issues } })
+}
+
+function findingText(kind: 'problem' | 'warning', { path, message, remedy }: ConfigFinding): string {
+  return `${kind}: ${safeLine(`${path}${path === '' ? '' : ' '}${message}`)}\n  ${safeLine(remedy)}\n`
 }
 
 function folderText({ path, loaded, refused }: Pick<ToolsFolder, 'path' | 'loaded' | 'refused'>): string {

@@ -13,7 +13,7 @@ const configuration = dedented(`
     // Tools that are functions. Files of the folder \`toolsFolder\` become tools too, without a line here.
     tools: [greet],
 
-    // Rules decide who may call what; the first rule that denies or asks wins over those that allow.
+    // Rules decide who may call what, in any order: a rule that denies wins over one that asks, and that over one that allows.
     // \`gantry policy test my:greet\` explains a decision.
     policy: {
       default: 'allow',
@@ -62,18 +62,19 @@ const tools = dedented(`
 const toolsTest = dedented(`
   import assert from 'node:assert/strict'
   import { test } from 'node:test'
-  import { createExecutor } from 'gantry'
+  import { createTestExecutor } from 'gantry/testing'
   import { greet } from './tools.mjs'
 
+  // A test executor has a fixed clock and fixed ids, and no network; docs/testing.md says how to record HTTP.
   test('greet greets by name', async () => {
-    const gantry = createExecutor({ tools: [greet] })
+    const gantry = createTestExecutor({ tools: [greet] })
     const result = await gantry.run('my:greet', { name: 'Ada' })
     await gantry.close()
     assert.deepEqual([result.status, result.output], ['ok', { greeting: 'Hello, Ada!' }])
   })
 
   test('greet refuses arguments that do not fit', async () => {
-    const gantry = createExecutor({ tools: [greet] })
+    const gantry = createTestExecutor({ tools: [greet] })
     const { error } = await gantry.run('my:greet', {})
     await gantry.close()
     assert.equal(error?.code, 'INPUT_INVALID')
@@ -90,18 +91,28 @@ export const initProject: Command = async ({ operands: [name = '.'], options }, 
   const { existsSync } = await import('node:fs')
   const existing = paths.filter((path) => existsSync(path))
   if (existing.length > 0 && options.force !== true) {
-    throw new ToolError('INPUT_INVALID', `${existing.join(', ')} exists; --force replaces it.`, { stage: 'admit' })
+    throw new ToolError(
+      'INPUT_INVALID',
+      `${existing.join(', ')} ${existing.length === 1 ? 'exists; --force replaces it' : 'exist; --force replaces them'}.`,
+      { stage: 'admit' },
+    )
   }
-  for (const [file, text] of Object.entries(files)) await writeFile(join(folder, file), text)
+  for (const [file, text] of Object.entries(files)) {
+    await writeFile(join(folder, file), text, { flag: options.force === true ? 'w' : 'wx' })
+  }
   if (options.json === true) await printJson({ folder, files: Object.keys(files) }, io)
   else {
     for (const path of paths) await io.out(`${safeLine(path)}\n`)
     const there = relative(io.folder, folder)
     const enter = there === '' ? '' : `cd ${safeLine(there)} && `
-    io.err(`Try it:\n  ${enter}gantry run my:greet '{"name":"Ada"}'\n  ${enter}node --test\n  ${enter}gantry serve\n`)
+    // Started by npx, the user has no `gantry` on the PATH.
+    const gantry = io.environment.npm_command === undefined ? 'gantry' : 'npx gantry'
+    const next = [`${gantry} config check`, `${gantry} run my:greet '{"name":"Ada"}'`, 'node --test', `${gantry} serve`]
+    io.err(`Try it:\n${next.map((line) => `  ${enter}${line}\n`).join('')}`)
     io.err(
       'The test and an editor find `gantry` once it is installed in the folder; the command needs no installation there.\n',
     )
+    io.err('The service keeps its data and its key in .gantry: leave that folder out of version control.\n')
   }
   return 0
 }

@@ -24,7 +24,7 @@ import { safeLine } from '../terminal.ts'
 export const serveMcp: Command = async ({ options }, io) => {
   const trace = (text: string): void => void (options.verbose === true && io.err(`${safeLine(text)}\n`))
   const ends = { input: process.stdin, output: outputOf(io), note: trace, signal: io.signal }
-  const found = options.local === true ? undefined : await findService(options, io)
+  const found = options.local === true ? undefined : await findService(options, io, 'or-here')
   if (found !== undefined && found.missing === undefined) {
     trace(`Asking the service at ${found.url}.`)
     const { bridge } = await import('@gantry/mcp/internal/server/bridge')

@@ -125,7 +125,7 @@ test('a command that needs a service is refused with a remedy when no service is
   const { err } = await gantry(['calls'])
   assert.match(
     err,
-    /No service runs on .*\.gantry\. One that runs elsewhere is named with GANTRY_URL and GANTRY_KEY\.\n/,
+    /No service runs on .*\.gantry\. gantry login, or GANTRY_URL and GANTRY_KEY, name one that runs elsewhere\.\n/,
   )
   assert.match(err, /`gantry serve`/)
 })

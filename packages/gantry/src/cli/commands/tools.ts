@@ -36,7 +36,8 @@ export const searchTools: Command = ({ operands, options }, io) =>
 /** Describes one tool. */
 export const describeTool: Command = ({ operands: [tool = ''], options }, io) =>
   withCaller(options, io, async (caller) => {
-    const { level = 'schema', 'max-tokens': maxTokens } = options
+    const { 'max-tokens': maxTokens } = options
+    const level = detailOf(options)
     const doc = await caller.describe(tool, { level, ...(maxTokens === undefined ? {} : { maxTokens }) })
     if (options.json === true) await printJson(doc, io)
     else await io.out(docText(doc))
@@ -239,4 +240,13 @@ function fileIn(folder: string): string {
 
 function isHash(value: unknown): boolean {
   return typeof value === 'string' && /^[0-9a-f]{64}$/.test(value)
+}
+
+const details = ['summary', 'types', 'schema', 'full'] as const
+
+/** The level of detail; the levels of log lines are for another command. */
+function detailOf({ level = 'schema' }: OptionValues): (typeof details)[number] {
+  const known = details.find((each) => each === level)
+  if (known !== undefined) return known
+  throw usageError('--level', `--level of gantry describe takes ${details.join(', ')}, not ${level}.`)
 }
