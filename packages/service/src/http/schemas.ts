@@ -72,7 +72,19 @@ const accepted = {
   required: ['callId', 'state'],
 } as const
 
-const states = ['queued', 'delayed', 'asked', 'running', 'ok', 'failed', 'denied', 'timeout', 'cancelled', 'unknown']
+/** Every state of a call. */
+export const callStates = [
+  'queued',
+  'delayed',
+  'asked',
+  'running',
+  'ok',
+  'failed',
+  'denied',
+  'timeout',
+  'cancelled',
+  'unknown',
+]
 
 const callView = {
   type: 'object',
@@ -81,7 +93,7 @@ const callView = {
     callId: text,
     kind: { enum: ['call', 'chain', 'code'] },
     tool: text,
-    state: { enum: states },
+    state: { enum: callStates },
     principal: text,
     priority: { type: 'integer' },
     createdAt: time,

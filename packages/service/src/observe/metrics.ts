@@ -31,7 +31,16 @@ export interface Metrics {
    * and circuits once there is more than one tenant.
    */
   read(scope?: 'whole' | 'shared'): Promise<{ readonly type: string; readonly text: string }>
+  /** What can be read, without values, those of the process included. */
+  list(): readonly MetricInfo[]
   close(): void
+}
+
+export interface MetricInfo {
+  readonly name: string
+  readonly type: string
+  readonly help: string
+  readonly labels: readonly string[]
 }
 
 /** Limit of tool labels, because a catalog can grow without bound; further tools share one label. */
@@ -228,6 +237,14 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
       const shown = scope === 'shared' && met.size > 1 ? foldLabels(text, telling) : text
       return { type: registry.contentType, text: shown }
     },
+    list() {
+      const registered = registry.getMetricsAsArray().map((metric) => {
+        const { labelNames = [] } = metric as { readonly labelNames?: readonly string[] }
+        const { name, help, type } = metric
+        return { name, help, type: String(type), labels: labelNames }
+      })
+      return [...registered, seconds.info, stages.info]
+    },
     close() {
       for (const unsubscribe of subscriptions) unsubscribe()
       registry.clear()
@@ -288,6 +305,7 @@ export function foldLabels(text: string, folded: readonly string[]): string {
 interface Histogram {
   observe(label: string, value: number): void
   text(): string
+  readonly info: MetricInfo
 }
 
 interface HistogramOptions {
@@ -325,6 +343,7 @@ export function createHistogram({ name, help, label, buckets }: HistogramOptions
     return [...lines, `${name}_sum{${own}} ${sum}`, `${name}_count{${own}} ${below}`]
   }
   return {
+    info: { name, help, type: 'histogram', labels: [label] },
     observe(value, amount) {
       const series = seriesOf(value)
       let index = 0
