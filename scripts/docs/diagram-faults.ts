@@ -1,5 +1,5 @@
 import { codes } from '@gantry/contract'
-import { callStates } from '@gantry/service/internal/http/schemas'
+import { viewSchemas } from '@gantry/service/internal/http/schemas'
 import type { Page } from './page.ts'
 
 /** What the diagrams and tables of docs/reference/call-flow.md say of states and stages, against the source. */
@@ -9,7 +9,7 @@ export function diagramFaults(pages: readonly Page[]): readonly string[] {
     .filter(({ language }) => language === 'mermaid')
     .map(({ text }) => text)
   const drawn = new Set(states.match(/(?<=^\s*|--> )[a-z]+(?= -->| :|$)/gm))
-  const all: readonly string[] = callStates
+  const all = callStates()
   const stages = new Set(Object.values(codes).map(({ stage }) => stage))
   return [
     ...all.filter((state) => !drawn.has(state)).map((state) => `${file} does not draw the state ${state}`),
@@ -20,4 +20,11 @@ export function diagramFaults(pages: readonly Page[]): readonly string[] {
       .filter((stage) => !pipeline.includes(`[${stage}]`) || ![...stages].includes(stage as never))
       .map((stage) => `${file} and the source differ on the stage ${stage}`),
   ]
+}
+
+/** The states that the view of a call can have. */
+function callStates(): readonly string[] {
+  const { CallView: view } = viewSchemas as { readonly CallView: { readonly properties: { readonly state: unknown } } }
+  const { enum: states } = view.properties.state as { readonly enum: readonly string[] }
+  return states
 }

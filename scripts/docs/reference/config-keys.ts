@@ -9,7 +9,7 @@ import { kafkaDefaults, redisDefaults } from '@gantry/service/internal/config/br
 import { publishedSchema } from '@gantry/service/internal/config/published-schema'
 import { defaultSettings } from '@gantry/service/internal/config/service-settings'
 import { otherDefaults, otherDescriptions } from './config-texts.ts'
-import { readSources, type SourceMember, itemType } from './interfaces.ts'
+import { itemType, readSources, type SourceMember } from './interfaces.ts'
 
 /** A key of a configuration. */
 export interface ConfigKeyInfo {

@@ -1,5 +1,5 @@
 import { createBus } from '@gantry/service/internal/observe/bus'
-import { createMetrics, type MetricInfo } from '@gantry/service/internal/observe/metrics'
+import { createMetrics, type Metrics } from '@gantry/service/internal/observe/metrics'
 
 /** docs/reference/metrics.md, from the registry of the service. */
 export function metricsPage(): string {
@@ -35,6 +35,6 @@ ${own.map(row).join('\n')}
 `
 }
 
-function row({ name, type, labels, help }: MetricInfo): string {
+function row({ name, type, labels, help }: ReturnType<Metrics['list']>[number]): string {
   return `| \`${name}\` | ${type} | ${labels.map((label) => `\`${label}\``).join(', ')} | ${help} |`
 }

@@ -35,7 +35,7 @@ export function drawDiagram(source: string, id: string): string {
   const graph = new Graph({ multigraph: true })
   graph.setGraph({
     rankdir: diagram.isDown ? 'TB' : 'LR',
-    nodesep: 34,
+    nodesep: 22,
     ranksep: 46,
     edgesep: 18,
     marginx: 8,

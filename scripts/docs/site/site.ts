@@ -32,7 +32,9 @@ export function makeSite(root: string): Site {
   const pages = pagesOf(docs)
   const links = pages.map(({ file, section, markdown }): NavigationLink => {
     const { title } = readDocPage(file, markdown)
-    return { section, address: addressOf(`docs/${file}`), title: titleIn(sections, file) ?? title }
+    const group = groupOf(sections, docs, file)
+    const address = addressOf(`docs/${file}`)
+    return { section, address, title: titleIn(sections, file) ?? title, ...(group === undefined ? {} : { group }) }
   })
   const files = new Map<string, string>()
   const faults = [...navigationFaults(docs, sections)]
@@ -135,6 +137,14 @@ function codePage(path: string, text: string): RenderedPage {
 
 function titleIn(sections: readonly NavigationSection[], file: string): string | undefined {
   const entry = sections.flatMap(({ pages }) => pages).find((page) => 'file' in page && page.file === file)
+  return entry?.title
+}
+
+/** The title of the folder that stands for a page in the navigation. */
+function groupOf(sections: readonly NavigationSection[], docs: string, file: string): string | undefined {
+  const entry = sections
+    .flatMap(({ pages }) => pages)
+    .find((page) => 'folder' in page && filesOf(docs, page).includes(file))
   return entry?.title
 }
 

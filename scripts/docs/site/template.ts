@@ -5,6 +5,8 @@ import type { RenderedPage } from './markdown.ts'
 /** A page in the sidebar. */
 export interface NavigationLink {
   readonly section: string
+  /** The title of its folder, for an entry that stands for a folder. */
+  readonly group?: string
   readonly address: string
   readonly title: string
 }
@@ -80,11 +82,24 @@ function sidebarSection(section: string, links: readonly NavigationLink[], addre
   const own = links.filter((link) => link.section === section)
   if (own.length === 0) return ''
   const isOpen = own.some((link) => link.address === address) || section === 'Start'
-  const items = own.map((link) => {
-    const current = link.address === address ? ' aria-current="page"' : ''
-    return `<li><a href="${to(address, link.address)}"${current}>${escapeHtml(link.title)}</a></li>`
+  const groups = [...new Set(own.map(({ group }) => group))]
+  const items = groups.map((group) => {
+    const list = own.filter((link) => link.group === group)
+    const links = list.map((link) => sidebarLink(link, address)).join('')
+    if (group === undefined) return links
+    const isHere = list.some((link) => link.address === address)
+    return `<li>${closing(group, isHere, `<ul>${links}</ul>`)}</li>`
   })
-  return `<details${isOpen ? ' open' : ''}><summary>${escapeHtml(section)}</summary><ul>${items.join('')}</ul></details>`
+  return closing(section, isOpen, `<ul>${items.join('')}</ul>`)
+}
+
+function closing(title: string, isOpen: boolean, content: string): string {
+  return `<details${isOpen ? ' open' : ''}><summary>${escapeHtml(title)}</summary>${content}</details>`
+}
+
+function sidebarLink(link: NavigationLink, address: string): string {
+  const current = link.address === address ? ' aria-current="page"' : ''
+  return `<li><a href="${to(address, link.address)}"${current}>${escapeHtml(link.title)}</a></li>`
 }
 
 function turn(link: NavigationLink | undefined, address: string, word: string): string {

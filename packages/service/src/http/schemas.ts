@@ -72,19 +72,7 @@ const accepted = {
   required: ['callId', 'state'],
 } as const
 
-/** Every state of a call. */
-export const callStates = [
-  'queued',
-  'delayed',
-  'asked',
-  'running',
-  'ok',
-  'failed',
-  'denied',
-  'timeout',
-  'cancelled',
-  'unknown',
-]
+const states = ['queued', 'delayed', 'asked', 'running', 'ok', 'failed', 'denied', 'timeout', 'cancelled', 'unknown']
 
 const callView = {
   type: 'object',
@@ -93,7 +81,7 @@ const callView = {
     callId: text,
     kind: { enum: ['call', 'chain', 'code'] },
     tool: text,
-    state: { enum: callStates },
+    state: { enum: states },
     principal: text,
     priority: { type: 'integer' },
     createdAt: time,
