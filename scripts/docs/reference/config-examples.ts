@@ -218,6 +218,8 @@ const examples: { readonly [path: string]: unknown } = {
   transport: ['redis', 'kafka'],
   redisUrl: 'redis://127.0.0.1:6379',
   kafkaBrokers: ['kafka-1:9092', 'kafka-2:9092'],
+  kafka: { tls: true },
+  redis: { tenant: 'acme' },
   'kafka.username': 'gantry',
   'kafka.password': 'secret:KAFKA',
   'kafka.saslMechanism': 'SCRAM-SHA-512',
@@ -235,6 +237,11 @@ const examples: { readonly [path: string]: unknown } = {
   's3.sessionToken': 'secret:S3_SESSION',
   s3: { bucket: 'gantry', accessKeyId: 'gantry', secretAccessKey: 'secret:S3' },
   databaseUrl: 'postgres://gantry@127.0.0.1/gantry',
+  service: { port: 8080 },
+  'service.port': 8080,
+  'service.metricsHost': '127.0.0.1',
+  'service.metricsPort': 9464,
+  'service.host': '0.0.0.0',
   'service.hosts': ['gantry.example.com'],
   'service.origins': ['https://console.example.com'],
   'service.tls': { certFile: 'tls/cert.pem', keyFile: 'tls/key.pem' },
@@ -291,7 +298,7 @@ export function exampleOf(path: string, schema: Keywords, fallback: string): unk
 
 /** The default as a value: JSON in code, or a number in words such as `16 MiB`. */
 function usualOf(path: string, fallback: string): unknown {
-  if (/^`(?:[\d[{"]|true|false)/.test(fallback)) return JSON.parse(fallback.slice(1, -1))
+  if (/^`(?:[\d[{"]|true|false)[^`]*`$/.test(fallback)) return JSON.parse(fallback.slice(1, -1))
   const [, digits = '', unit = ''] = /^`?([\d,]+) ?(KiB|MiB|s|minutes|hours)?`?$/.exec(fallback) ?? []
   const factor = { KiB: 1_024, MiB: 1_048_576, s: 1_000, minutes: 60_000, hours: 3_600_000 }[unit] ?? 1
   if (digits === '' || (factor === 1_000 && !path.endsWith('Ms'))) return undefined

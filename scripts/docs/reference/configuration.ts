@@ -113,13 +113,13 @@ ${sections.join('\n\n')}
 function section(key: ShownKey, keys: readonly ShownKey[], versions: { readonly [path: string]: string }): string {
   const since = versions[key.path] ?? ''
   const inner = keys.filter(({ path }) => isBelow(path, key.path))
-  const rows = inner.map((each) => row(each, versions[each.path] === since ? '' : ` Since ${versions[each.path]}.`))
-  const table = rows.length === 0 ? '' : `\n\n| key | value | meaning |\n| --- | --- | --- |\n${rows.join('\n')}`
+  const rows = inner.map((each) => row(each, versions[each.path] === since ? '' : ` · since ${versions[each.path]}`))
+  const table = rows.length === 0 ? '' : `\n\n| key | meaning |\n| --- | --- |\n${rows.join('\n')}`
   return `## ${key.path}\n\n${sentence(key)}\n\n${valueText(key, ' · ')} · since ${since}${table}`
 }
 
 function row(key: ShownKey, since: string): string {
-  return `| \`${key.path}\` | ${valueText(key, '<br>')} | ${sentence(key).replaceAll('|', '\\|')}${since} |`
+  return `| \`${key.path}\` | ${sentence(key).replaceAll('|', '\\|')}<br>${valueText(key, ' · ')}${since} |`
 }
 
 function sentence({ description, same }: ShownKey): string {

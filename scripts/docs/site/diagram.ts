@@ -50,7 +50,7 @@ export function drawDiagram(source: string, id: string): string {
     )
   }
   for (const [index, { from, to, label }] of diagram.edges.entries()) {
-    const { width, height } = sizeOf(label)
+    const { width, height } = sizeOf(label, smallLetterWidth)
     graph.setEdge(from, to, label === '' ? {} : { width: width + 6, height: height + 4, labelpos: 'c' }, String(index))
   }
   layout(graph)
@@ -115,15 +115,17 @@ function nodeOf(name: string, form: string | undefined, isState: boolean): Diagr
 }
 
 const letterWidth = 7.4
+/** Labels of edges have smaller letters. */
+const smallLetterWidth = 6.5
 const lineHeight = 18
 
 function linesOf(label: string): readonly string[] {
   return label.split(/<br\s*\/?>/)
 }
 
-function sizeOf(label: string): { readonly width: number; readonly height: number } {
+function sizeOf(label: string, letter = letterWidth): { readonly width: number; readonly height: number } {
   const lines = linesOf(label)
-  return { width: Math.max(...lines.map((line) => line.length)) * letterWidth, height: lines.length * lineHeight }
+  return { width: Math.max(...lines.map((line) => line.length)) * letter, height: lines.length * lineHeight }
 }
 
 interface Point {
@@ -152,7 +154,7 @@ function drawEdge(
   const style = isDashed ? 'edge dashed' : 'edge'
   const line = `<path d="${curve(points)}" class="${style}" marker-end="url(#${id}-arrow)"/>`
   if (label === '' || x === undefined || y === undefined) return { line, text: '' }
-  const { width, height } = sizeOf(label)
+  const { width, height } = sizeOf(label, smallLetterWidth)
   const back = `<rect x="${round(x - width / 2 - 2)}" y="${round(y - height / 2)}" width="${round(width + 4)}" height="${round(height)}" class="behind"/>`
   return { line, text: back + textAt(label, { x, y }, 'edge-label') }
 }
