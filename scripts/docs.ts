@@ -3,13 +3,13 @@ import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import { codes } from '@gantry/contract'
 import { apiPages } from './docs/api-pages.ts'
-import { diagramFaults } from './docs/diagram-faults.ts'
 import { errorsPage } from './docs/errors-page.ts'
 import { generated } from './docs/generated.ts'
 import { brokenLinks } from './docs/links.ts'
 import { type Fence, readPage } from './docs/page.ts'
 import { cliPage } from './docs/reference/cli.ts'
 import { configurationPages } from './docs/reference/configuration.ts'
+import { diagramFaults } from './docs/reference/diagram-faults.ts'
 import { httpApiPage } from './docs/reference/http-api.ts'
 import { metricsPage } from './docs/reference/metrics.ts'
 import { shellFault, showsOutput } from './docs/sh-fences.ts'
@@ -45,9 +45,10 @@ const faults = [
 const pages = globSync(patterns, { cwd: root })
   .sort()
   .map((file) => readPage(root, file))
-faults.push(...brokenLinks(root, pages), ...makeSite(root).faults, ...diagramFaults(pages))
+faults.push(...brokenLinks(root, pages))
 
 mkdirSync(folder, { recursive: true })
+faults.push(...makeSite(root).faults, ...diagramFaults(pages))
 const fences = isReferenceOnly ? [] : pages.flatMap((page) => page.fences)
 const typed = fences.filter(({ language }) => language === 'ts')
 const run = typed.filter(({ marks }) => !marks.includes('no-run'))

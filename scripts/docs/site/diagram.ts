@@ -58,7 +58,7 @@ export function drawDiagram(source: string, id: string): string {
   const edges = diagram.edges.map((edge, index) => drawEdge(edge, graph.edge(edge.from, edge.to, String(index)), id))
   const nodes = [...diagram.nodes].map(([name, each]) => drawNode(each, graph.node(name)))
   const title = escapeHtml(diagram.title)
-  return `<figure class="diagram"><svg viewBox="0 0 ${round(width)} ${round(height)}" width="${round(width)}" height="${round(height)}" role="img" aria-label="${title}">
+  return `<figure class="diagram" tabindex="0"><svg viewBox="0 0 ${round(width)} ${round(height)}" width="${round(width)}" height="${round(height)}" role="img" aria-label="${title}">
 <defs><marker id="${id}-arrow" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 10 5 0 10z" class="arrow"/></marker></defs>
 ${edges.map(({ line }) => line).join('\n')}
 ${nodes.join('\n')}

@@ -60,7 +60,7 @@ export function renderPage(markdown: string, href: (target: string) => string): 
           ? ''
           : `<thead><tr>${header.map(cell('th')).join('')}</tr></thead>`
         const body = rows.map((row) => `<tr>${row.map(cell('td')).join('')}</tr>`).join('\n')
-        return `<div class="table" tabindex="0" role="region" aria-label="Table"><table>${head}<tbody>${body}</tbody></table></div>\n`
+        return `<div class="table" tabindex="0"><table>${head}<tbody>${body}</tbody></table></div>\n`
       },
     },
   })

@@ -70,7 +70,7 @@ ${outlineHtml(outline)}
 </div>
 <dialog id="search" aria-label="Search the documentation">
 <input type="search" id="words" placeholder="Search the documentation" aria-label="Words" autocomplete="off" spellcheck="false" role="combobox" aria-expanded="false" aria-controls="hits">
-<ul id="hits" role="listbox" aria-label="Sections"></ul>
+<div id="hits" role="listbox" aria-label="Sections"></div>
 <p class="hint" id="hint" role="status">Type words. Arrows choose, Enter opens, Esc closes.</p>
 </dialog>
 </body>

@@ -13,7 +13,7 @@ function element<T extends HTMLElement>(id: string, kind: new () => T): T {
 
 const dialog = element('search', HTMLDialogElement)
 const input = element('words', HTMLInputElement)
-const list = element('hits', HTMLUListElement)
+const list = element('hits', HTMLDivElement)
 const hint = element('hint', HTMLParagraphElement)
 const usualHint = hint.textContent
 const mostHits = 12
@@ -46,11 +46,10 @@ async function showHits(): Promise<void> {
   choose(0)
 }
 
-function hitItem({ file, title, heading, anchor, excerpt }: DocHit, position: number): HTMLLIElement {
-  const item = document.createElement('li')
-  item.id = `hit-${position}`
-  item.setAttribute('role', 'option')
+function hitItem({ file, title, heading, anchor, excerpt }: DocHit, position: number): HTMLAnchorElement {
   const link = document.createElement('a')
+  link.id = `hit-${position}`
+  link.setAttribute('role', 'option')
   const address = file.replace(/(^|\/)README\.md$/, '$1index.md').replace(/\.md$/, '.html')
   link.href = `${base}${address}${anchor === '' ? '' : `#${anchor}`}`
   link.tabIndex = -1
@@ -59,9 +58,8 @@ function hitItem({ file, title, heading, anchor, excerpt }: DocHit, position: nu
   const text = document.createElement('span')
   text.textContent = excerpt
   link.append(name, text)
-  item.append(link)
   link.addEventListener('click', () => dialog.close())
-  return item
+  return link
 }
 
 function choose(position: number): void {
@@ -75,6 +73,11 @@ function choose(position: number): void {
   }
 }
 
+function clickChosen(): void {
+  const item = list.children[chosenPosition()]
+  if (item instanceof HTMLAnchorElement) item.click()
+}
+
 function chosenPosition(): number {
   return [...list.children].findIndex((item) => item.getAttribute('aria-selected') === 'true')
 }
@@ -86,7 +89,7 @@ input.addEventListener('keydown', (event) => {
     event.preventDefault()
     const step = event.key === 'ArrowDown' ? 1 : -1
     if (count > 0) choose((chosenPosition() + step + count) % count)
-  } else if (event.key === 'Enter') list.children[chosenPosition()]?.querySelector('a')?.click()
+  } else if (event.key === 'Enter') clickChosen()
 })
 dialog.addEventListener('click', (event) => {
   if (event.target === dialog) dialog.close()

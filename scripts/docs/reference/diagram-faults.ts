@@ -1,6 +1,6 @@
 import { codes } from '@gantry/contract'
 import { viewSchemas } from '@gantry/service/internal/http/schemas'
-import type { Page } from './page.ts'
+import type { Page } from '../page.ts'
 
 /** What the diagrams and tables of docs/reference/call-flow.md say of states and stages, against the source. */
 export function diagramFaults(pages: readonly Page[]): readonly string[] {
