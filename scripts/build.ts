@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, cpSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
+import { pagesOf } from '../packages/gantry/src/docs/library.ts'
 import { bundleProgram } from './bundle.mjs'
 
 /**
@@ -19,6 +20,7 @@ await bundleProgram(join(root, 'packages/gantry/src/main.ts'), join(build, 'gant
   movable: true,
 })
 for (const name of packages) finishPackage(name)
+writeFileSync(join(build, 'gantry/dist/docs.json'), JSON.stringify(pagesOf(join(root, 'docs'))))
 console.log(`Built ${packages.map((name) => join(build, name)).join(', ')}`)
 if (operands.includes('--tarballs')) packAll(join(build, 'tarballs'))
 
@@ -71,6 +73,7 @@ function publishedManifest(folder: string): Manifest {
   const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest
   if (manifest.exports === undefined) return manifest
   const exported = Object.entries(manifest.exports).map(([path, source]) => {
+    if (!source.endsWith('.ts')) return [path, source]
     const base = source.replace('./src/', './dist/').replace(/\.ts$/, '')
     return [path, { types: `${base}.d.ts`, default: `${base}.js` }]
   })

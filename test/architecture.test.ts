@@ -75,7 +75,7 @@ const ranks: { readonly [pack: string]: { readonly [folder: string]: number } } 
     conformance: 10,
   },
   client: { '.': 0 },
-  gantry: { cli: 0, testing: 0, '.': 1 },
+  gantry: { docs: 0, cli: 1, testing: 1, '.': 2 },
 }
 
 /** Packages of one subject, without ranks between their folders. */

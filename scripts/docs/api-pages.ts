@@ -58,7 +58,7 @@ function manifestOf(root: string, name: string) {
 function entriesOf(root: string, name: string): readonly Entry[] {
   const { name: specifier, exports = {} } = manifestOf(root, name)
   return Object.entries(exports)
-    .filter(([path]) => !path.startsWith('./internal'))
+    .filter(([path, source]) => !path.startsWith('./internal') && source.endsWith('.ts'))
     .map(([path, source]) => ({ specifier: specifier + path.slice(1), source: posix.join('packages', name, source) }))
 }
 

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { createAnchors } from '../../packages/gantry/src/docs/sections.ts'
 
 /** A fenced block of a page. */
 export interface Fence {
@@ -32,6 +33,7 @@ export function readPage(root: string, file: string): Page {
   const fences: { -readonly [Key in keyof Fence]: Fence[Key] }[] = []
   const links: { target: string; line: number }[] = []
   const anchors = new Set<string>()
+  const anchorOf = createAnchors()
   let onlyBlankSince = false
   for (let index = 0; index < lines.length; index++) {
     const line = lines[index] ?? ''
@@ -57,12 +59,4 @@ export function readPage(root: string, file: string): Page {
     }
   }
   return { file, fences, links, anchors }
-}
-
-function anchorOf(heading: string): string {
-  return heading
-    .toLowerCase()
-    .replace(/[^\p{L}\p{N}\s_-]/gu, '')
-    .trim()
-    .replace(/\s/g, '-')
 }

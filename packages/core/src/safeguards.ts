@@ -68,7 +68,7 @@ export interface CircuitControl {
 
 type Breaking = Exclude<BackendSafeguards['breaker'], false | undefined>
 type Budgeting = Exclude<BackendSafeguards['retryBudget'], false | undefined>
-const none = part((value) => value === false, 'false')
+const none = part((value) => value === false, 'false', { const: false })
 const backendMembers: { readonly [Key in keyof Required<BackendSafeguards>]: Member } = {
   breaker: either(none, optionsCheck<Breaking>({ members: { ...circuitMembers, most: whole(1) } })),
   bulkhead: optionsCheck<NonNullable<BackendSafeguards['bulkhead']>>({
@@ -81,7 +81,8 @@ const backendMembers: { readonly [Key in keyof Required<BackendSafeguards>]: Mem
   }),
   retryBudget: either(none, optionsCheck<Budgeting>({ members: retryBudgetMembers })),
 }
-const check = optionsCheck<SafeguardOptions>({
+/** The check of the safeguards of all backends, without their names. */
+export const safeguardsCheck = optionsCheck<SafeguardOptions>({
   members: {
     ...backendMembers,
     backends: mapOf(optionsCheck<BackendSafeguards>({ members: backendMembers })),
@@ -110,7 +111,7 @@ export function createSafeguards(
   const { backends: own = {}, trials, ...common } = options
   const keys = backends.map(({ kind, name }) => backendKey(kind, name))
   refuse('options of safeguards', [
-    ...check.issues(options, '/safeguards'),
+    ...safeguardsCheck.issues(options, '/safeguards'),
     ...(isObject(own) ? unknownMembers(own, keys, '/safeguards/backends', 'a backend') : []),
   ])
   const { breaker } = common

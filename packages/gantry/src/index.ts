@@ -48,6 +48,10 @@ export {
   type ToolsFolderOptions,
 } from '@gantry/tools'
 
+// A configuration module.
+
+export type { BackendDocument, GantryConfig } from '@gantry/service/internal/config/config'
+
 // What a call gives back.
 
 export {

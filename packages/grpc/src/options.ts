@@ -59,11 +59,13 @@ const pem = part((value) => isText(value) || value instanceof Uint8Array, 'PEM t
 const effectClasses = ['read', 'keyed', 'reconcilable', 'once', 'repeatable']
 
 const metadataCheck: Check = {
+  schema: { type: 'object', additionalProperties: { type: 'string' } },
   fits: (value) => metadataIssues(value, '').length === 0,
   issues: metadataIssues,
 }
 
-const grpcOptions = optionsCheck<GrpcOptions>({
+/** The check of the options of a gRPC backend. */
+export const grpcCheck = optionsCheck<GrpcOptions>({
   members: {
     name: ruled(namespaceFault),
     address: text(),
@@ -71,7 +73,7 @@ const grpcOptions = optionsCheck<GrpcOptions>({
     includeDirs: texts,
     reflection: flag,
     tls: either(
-      part((value) => typeof value === 'boolean', 'true or false'),
+      part((value) => typeof value === 'boolean', 'true or false', flag),
       optionsCheck<GrpcTls>({ members: { ca: pem, cert: pem, key: pem, serverName: text() } }),
     ),
     metadata: metadataCheck,
@@ -88,7 +90,7 @@ const grpcOptions = optionsCheck<GrpcOptions>({
 
 /** Checks options once, at the edge, and gives where they lead; throws CONFIG_INVALID with every failing path. */
 export function checkGrpcOptions(options: GrpcOptions): Endpoint {
-  const issues = [...grpcOptions.issues(options, '')]
+  const issues = [...grpcCheck.issues(options, '')]
   if (!isObject(options)) throw refusal('options of grpc', issues)
   const { address, proto, reflection } = options
   if ((proto !== undefined) === (reflection === true)) {

@@ -103,7 +103,7 @@ function withAddress(check: Check): Check {
     const found = check.issues(value, path)
     return found.length > 0 || !isObject(value) ? found : addressIssues(value, path)
   }
-  return { fits: (value) => issues(value, '').length === 0, issues }
+  return { schema: check.schema, fits: (value) => issues(value, '').length === 0, issues }
 }
 
 function addressIssues(settings: GvisorSettings, path: string): readonly Issue[] {

@@ -42,6 +42,7 @@ const withoutPools = 'has no effect without `mode: "agent-sandbox"`; set that, o
 /** The check of `KubernetesRuntimesOptions`. */
 export const kubernetesChecks: { readonly kubernetes: Check } = {
   kubernetes: {
+    schema: settings.schema,
     fits: (value) => settings.fits(value) && !hasUselessPools(value),
     issues: (value, path) => [
       ...settings.issues(value, path),

@@ -65,6 +65,7 @@ const members = optionsCheck<ProxmoxSettings>({
 /** The check of `ProxmoxRuntimesOptions`. */
 export const proxmoxChecks: { readonly proxmox: Check } = {
   proxmox: {
+    schema: members.schema,
     fits: (value) => members.fits(value) && together(value).length === 0,
     issues: (value, path) => {
       const found = members.issues(value, path)

@@ -44,6 +44,7 @@ export const remoteChecks: { readonly remote: Check } = { remote: someOf(listOf(
 function someOf(list: Check): Check {
   const isEmpty = (value: unknown): boolean => Array.isArray(value) && value.length === 0
   return {
+    schema: list.schema,
     fits: (value) => !isEmpty(value) && list.fits(value),
     issues: (value, path) =>
       isEmpty(value) ? [{ path, message: 'must have at least one host' }] : list.issues(value, path),

@@ -57,11 +57,12 @@ const shape = optionsCheck<TemporalSettings>({
 })
 
 function oneTrue(): Check {
-  return part((value) => value === true, 'true')
+  return part((value) => value === true, 'true', { const: true })
 }
 
 /** The check of `TemporalSettings`. */
 export const temporalCheck: Check = {
+  schema: shape.schema,
   fits: (value) => shape.fits(value) && pathFault(value as TemporalSettings) === undefined,
   issues: (value, path) => {
     const issues = shape.issues(value, path)

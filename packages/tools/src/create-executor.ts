@@ -76,14 +76,20 @@ export function createExecutor(options: ExecutorOptions = {}): Executor {
   return createCoreExecutor({ ...rest, runtimes, backends: all, ...enginesOf(engines, rest.secrets) })
 }
 
-const checkRuntimeOptions: (options: RuntimeOptions) => void = sandboxOptionsCheck({
+/** The check of each engine's settings. */
+export const engineChecks = { temporal: temporalCheck }
+
+/** The checks of the options of runtimes that are configured, by kind. */
+export const runtimeDriverChecks = {
   ...containerChecks,
   ...kubernetesChecks,
   ...microvmChecks,
   ...proxmoxChecks,
   ...remoteChecks,
   ...temporalChecks,
-})
+}
+
+const checkRuntimeOptions: (options: RuntimeOptions) => void = sandboxOptionsCheck(runtimeDriverChecks)
 
 function runtimesOf(
   given: RuntimeOptions | SandboxRuntimes | undefined,

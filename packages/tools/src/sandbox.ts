@@ -1,4 +1,4 @@
-import type { SandboxCredential, Tool } from '@gantry/contract'
+import type { JsonSchema, SandboxCredential, Tool } from '@gantry/contract'
 import { type Check, part } from '@gantry/core/internal/options/option'
 import { optionsCheck, refuse } from '@gantry/core/internal/options/options'
 import { type DefinedTool, defineTool } from '@gantry/core/internal/tools/tool'
@@ -308,22 +308,37 @@ function idOf({ tool }: DefinedTool): string {
   return `${tool.namespace}:${tool.name}`
 }
 
-function check(options: SandboxNetworkOptions, takers: readonly string[]): void {
-  const at = '/sandboxNetwork'
+function networkCheck(takers: readonly string[]) {
   const credential = optionsCheck<GrantedCredential>({
-    members: { ...credentialMembers, tools: part(isSubsetOf(takers), `a list of ${takers.join(', ')}`) },
+    members: {
+      ...credentialMembers,
+      tools: part(isSubsetOf(takers), `a list of ${takers.join(', ')}`, { type: 'array', items: { type: 'string' } }),
+    },
     required: ['secret', 'hosts'],
     noun: credentialNoun,
   })
-  const network = optionsCheck<SandboxNetworkOptions>({
+  return optionsCheck<SandboxNetworkOptions>({
     members: { allow: origins, credentials: credentialsOf(credential) },
   })
-  const issues = network.issues(options, at)
+}
+
+/** The schema of `sandboxNetwork`, without the names of tools. */
+export function sandboxNetworkSchema(): JsonSchema {
+  return networkCheck([]).schema ?? true
+}
+
+function check(options: SandboxNetworkOptions, takers: readonly string[]): void {
+  const at = '/sandboxNetwork'
+  const issues = networkCheck(takers).issues(options, at)
   const { allow, credentials } = options
   refuse('network of sandboxes', issues.length > 0 ? issues : reachIssues(credentials, `${at}/credentials`, allow))
 }
 
-const origins: Check = { fits: (value) => allowIssues(value, '').length === 0, issues: allowIssues }
+const origins: Check = {
+  schema: { type: 'array', items: { type: 'string' } },
+  fits: (value) => allowIssues(value, '').length === 0,
+  issues: allowIssues,
+}
 
 function isSubsetOf(ids: readonly string[]): (value: unknown) => boolean {
   return (value) => Array.isArray(value) && value.every((id) => ids.includes(id))

@@ -27,7 +27,7 @@ export interface ChainLimits {
   readonly outputBytes: number
 }
 
-const defaultChainLimits: ChainLimits = {
+export const defaultChainLimits: ChainLimits = {
   steps: 100,
   parallel: 32,
   referenceDepth: 32,

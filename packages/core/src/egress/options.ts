@@ -56,7 +56,8 @@ export interface EgressSettings {
   readonly onEvent: ((event: EgressEvent) => void) | undefined
 }
 
-const numbers = {
+/** Defaults of the limits. */
+export const egressDefaults = {
   maxResponseBytes: 16_777_216,
   maxHeaderBytes: 16_384,
   connectMs: 10_000,
@@ -68,7 +69,8 @@ const numbers = {
 /** Node timers overflow beyond this and fire at once. */
 const longest = 2_147_483_647
 const size = whole(1, longest)
-const check = optionsCheck<EgressOptions>({
+/** The check of the options of an egress guard; `parseRules` checks `allow`. */
+export const egressCheck = optionsCheck<EgressOptions>({
   members: {
     // `parseRules` checks it below.
     allow: true,
@@ -93,10 +95,10 @@ const check = optionsCheck<EgressOptions>({
 
 /** Applies defaults; throws CONFIG_INVALID with the path of each invalid option. */
 export function settingsOf(options: EgressOptions): EgressSettings {
-  refuse('options of egress', check.issues(options, '/egress'))
+  refuse('options of egress', egressCheck.issues(options, '/egress'))
   const { rate, ca = [], lookup, onEvent } = options
   return {
-    ...numbers,
+    ...egressDefaults,
     ...pick(options),
     rules: options.allow === undefined ? undefined : parseRules(options.allow, '/egress/allow'),
     rate,
@@ -107,8 +109,10 @@ export function settingsOf(options: EgressOptions): EgressSettings {
 }
 
 /** The numeric options that are set. */
-function pick(options: EgressOptions): Partial<typeof numbers> {
-  const given = Object.entries(options).filter(([key, value]) => Object.hasOwn(numbers, key) && value !== undefined)
+function pick(options: EgressOptions): Partial<typeof egressDefaults> {
+  const given = Object.entries(options).filter(
+    ([key, value]) => Object.hasOwn(egressDefaults, key) && value !== undefined,
+  )
   return Object.fromEntries(given)
 }
 

@@ -10,6 +10,8 @@ import { isFunction } from '../json/plain.ts'
 export interface Check {
   fits(value: unknown): boolean
   issues(value: unknown, path: string): readonly Issue[]
+  /** What a schema can say of such a value, for the schema that is published; absent for a value that is not JSON. */
+  readonly schema?: JsonSchema | undefined
 }
 
 /** The check of a member: a JSON Schema whose `description` completes "must be …", or a Check for a value that is not JSON. */
@@ -55,23 +57,37 @@ function numeric(type: string, noun: string, least: number, most = Number.MAX_SA
 
 export const above0: Described = { type: 'number', exclusiveMinimum: 0, description: 'a number above 0' }
 
-/** A value that is not JSON, or whose rule a schema cannot express; `words` completes "must be …". */
-export function part(fits: (value: unknown) => boolean, words: string): Check {
-  return { fits, issues: (value, path) => (fits(value) ? [] : [{ path, message: `must be ${words}` }]) }
+/**
+ * A value whose rule a schema cannot express; `words` completes "must be …". `schema` is what one can say of it, and
+ * undefined for a value that is not JSON.
+ */
+export function part(
+  fits: (value: unknown) => boolean,
+  words: string,
+  schema: JsonSchema | undefined = { description: words },
+): Check {
+  return { schema, fits, issues: (value, path) => (fits(value) ? [] : [{ path, message: `must be ${words}` }]) }
 }
 
-export const callback: Check = part(isFunction, 'a function')
-export const anObject: Check = part(isObject, 'an object')
+/** A value that is not JSON. */
+function live(fits: (value: unknown) => boolean, words: string): Check {
+  const { schema: _none, ...check } = part(fits, words)
+  return check
+}
+
+export const callback: Check = live(isFunction, 'a function')
+export const anObject: Check = part(isObject, 'an object', { type: 'object', description: 'an object' })
 
 /** An object that has these functions. */
 export function having(...names: readonly string[]): Check {
   const fits = (value: unknown): boolean => isObject(value) && names.every((name) => isFunction(value[name]))
-  return part(fits, `an object with the ${names.length === 1 ? 'function' : 'functions'} ${names.join(', ')}`)
+  return live(fits, `an object with the ${names.length === 1 ? 'function' : 'functions'} ${names.join(', ')}`)
 }
 
 /** A string with a custom rule: `fault` returns what is wrong with it. `words` describes it for a value that is not a string. */
 export function ruled(fault: (value: string) => string | undefined, words = 'a string'): Check {
   return {
+    schema: { type: 'string', description: words },
     fits: (value) => isText(value) && fault(value) === undefined,
     issues(value, path) {
       const message = isText(value) ? fault(value) : `must be ${words}`
@@ -82,6 +98,7 @@ export function ruled(fault: (value: string) => string | undefined, words = 'a s
 
 export function listOf(item: Check): Check {
   return {
+    schema: item.schema && { type: 'array', items: item.schema },
     fits: (value) => Array.isArray(value) && value.every((each) => item.fits(each)),
     issues: (value, path) =>
       Array.isArray(value)
@@ -100,11 +117,17 @@ export function mapOf(member: Check, keyFault: (key: string) => string | undefin
       return fault === undefined ? member.issues(each, at) : [{ path: at, message: fault }]
     })
   }
-  return { fits: (value) => issues(value, '').length === 0, issues }
+  const schema = member.schema && { type: 'object', additionalProperties: member.schema }
+  return { schema, fits: (value) => issues(value, '').length === 0, issues }
 }
 
 /** A value that passes one of several checks; the issues are those of the last. */
 export function either(...checks: readonly Check[]): Check {
   const fits = (value: unknown): boolean => checks.some((check) => check.fits(value))
-  return { fits, issues: (value, path) => (fits(value) ? [] : (checks.at(-1)?.issues(value, path) ?? [])) }
+  const schemas = checks.flatMap(({ schema }) => schema ?? [])
+  return {
+    schema: schemas.length === 0 ? undefined : { anyOf: schemas },
+    fits,
+    issues: (value, path) => (fits(value) ? [] : (checks.at(-1)?.issues(value, path) ?? [])),
+  }
 }

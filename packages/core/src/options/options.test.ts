@@ -58,6 +58,30 @@ const sample = optionsCheck<Sample>({
   required: ['name'],
 })
 
+test('the schema of options has their data, that of checks included, and no functions', () => {
+  const { schema } = optionsCheck<{ name: string; inner?: object; list?: object; onEvent?: object; odd?: string }>({
+    members: {
+      name: text(),
+      inner: optionsCheck<{ quiet?: boolean }>({ members: { quiet: flag } }),
+      list: listOf(ruled(() => undefined, 'a word')),
+      onEvent: callback,
+      odd: part(() => true, 'odd'),
+    },
+    required: ['name'],
+  })
+  assert.deepEqual(schema, {
+    type: 'object',
+    properties: {
+      name: text(),
+      inner: { type: 'object', properties: { quiet: flag }, required: [], additionalProperties: false },
+      list: { type: 'array', items: { type: 'string', description: 'a word' } },
+      odd: { description: 'odd' },
+    },
+    required: ['name'],
+    additionalProperties: false,
+  })
+})
+
 function messages(value: unknown, check: Check = sample): string[] {
   return check.issues(value, '').map(({ path, message }) => `${path} ${message}`)
 }

@@ -37,6 +37,13 @@ export function optionsCheck<T extends object>(shape: OptionsShape<T>): CheckOf<
   let compiled: Validator | undefined
   const data = (): Validator => (compiled ??= compileSchema(schema))
   return {
+    get schema() {
+      const properties = members.flatMap(([name, member]): [string, JsonSchema][] => {
+        const own = isCheck(member) ? member.schema : member
+        return own === undefined ? [] : [[name, own]]
+      })
+      return { type: 'object', properties: Object.fromEntries(properties), required, additionalProperties: false }
+    },
     fits(value): value is T {
       if (!isObject(value) || !data().check(value)) return false
       for (const { name, check, needed } of parts) {

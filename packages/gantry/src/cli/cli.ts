@@ -70,6 +70,7 @@ const handlers: { readonly [Name in CommandName]: () => Promise<Command> } = {
   'secrets remove': async () => (await import('./commands/secrets.ts')).manageSecrets,
   'secrets rekey': async () => (await import('./commands/secrets.ts')).manageSecrets,
   'import openapi': async () => (await import('./commands/import.ts')).importOpenapiTools,
+  docs: async () => (await import('./commands/docs.ts')).showDocs,
   completion: async () => (await import('./commands/completion.ts')).printCompletion,
   __complete: async () => (await import('./commands/completion.ts')).completeTools,
   help: async () => (await import('./commands/help.ts')).showHelp,

@@ -307,6 +307,17 @@ export const commands = {
       { line: 'gantry config check --config gantry.config.yaml', what: 'checks this one' },
     ],
   },
+  docs: {
+    summary: 'Find a page of the documentation by words, or show the page that is named.',
+    notes: ['Without words it lists all pages. The pages ship with the command: nothing is fetched.'],
+    operands: [{ name: 'words', optional: true, many: true }],
+    options: ['limit', 'json', 'help'],
+    examples: [
+      { line: 'gantry docs dead letter', what: 'prints the best sections and their pages' },
+      { line: 'gantry docs policy', what: 'shows this page' },
+      { line: 'gantry docs runtimes/docker --json', what: 'prints {"page", "title", "markdown", …}' },
+    ],
+  },
   completion: {
     summary: 'Print a completion script for a shell.',
     operands: [{ name: 'shell', completes: ['bash', 'zsh', 'fish'] }],

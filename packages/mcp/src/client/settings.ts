@@ -126,7 +126,10 @@ export interface McpSettings {
 
 const strings = { type: 'array', items: { type: 'string' }, description: 'a list of strings' }
 const stringsByName = { type: 'object', additionalProperties: { type: 'string', description: 'a string' } }
-const address = part((value) => httpUrl(value) !== undefined, 'an http or https address')
+const address = part((value) => httpUrl(value) !== undefined, 'an http or https address', {
+  type: 'string',
+  description: 'an http or https address',
+})
 const effects = ['read', 'keyed', 'reconcilable', 'once', 'repeatable'] satisfies EffectClass[]
 
 const oauthCheck = optionsCheck<McpOAuth>({
@@ -141,18 +144,25 @@ const oauthCheck = optionsCheck<McpOAuth>({
     redirectUrl: address,
     onRedirect: callback,
     origins: strings,
-    store: anObject,
+    // An object with functions, which is not part of a schema.
+    store: { ...anObject, schema: undefined },
   },
   required: ['grant'],
 })
 
-const check = optionsCheck<McpOptions>({
+/** The check of the options of an MCP backend. */
+export const mcpCheck = optionsCheck<McpOptions>({
   members: {
     name: ruled((value) => {
       const fault = namespaceFault(value)
       return fault === undefined ? undefined : `cannot be a namespace: it ${fault}`
     }),
-    command: part(isCommand, 'a list: program, then arguments'),
+    command: part(isCommand, 'a list: program, then arguments', {
+      type: 'array',
+      items: { type: 'string' },
+      minItems: 1,
+      description: 'a list: program, then arguments',
+    }),
     cwd: text(),
     env: stringsByName,
     url: address,
@@ -176,7 +186,7 @@ const check = optionsCheck<McpOptions>({
 /** Validates options and applies defaults; throws one CONFIG_INVALID for all failing paths. */
 export function readOptions(options: McpOptions): McpSettings {
   const own = isObject(options) ? [...grantFaults(options.oauth), ...placeFaults(options)] : []
-  refuse('options of an MCP server', [...check.issues(options, ''), ...own])
+  refuse('options of an MCP server', [...mcpCheck.issues(options, ''), ...own])
   return settingsOf(options)
 }
 

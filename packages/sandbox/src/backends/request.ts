@@ -284,6 +284,7 @@ export type SandboxedPlan = SandboxedBinding & {
 }
 
 const origins: Check = {
+  schema: { type: 'array', items: anyText },
   fits: (value) => originIssues(value, '').length === 0,
   issues: originIssues,
 }
@@ -366,7 +367,7 @@ export function credentialsOf(each: Check): Check {
     const tooMany = isObject(value) && Object.keys(value).length > most
     return [...(tooMany ? [{ path, message: `must not be more than ${most}` }] : []), ...named.issues(value, path)]
   }
-  return { fits: (value) => issues(value, '').length === 0, issues }
+  return { schema: named.schema, fits: (value) => issues(value, '').length === 0, issues }
 }
 
 function originIssues(value: unknown, path: string): readonly Issue[] {

@@ -1,4 +1,4 @@
-import type { Issue, SandboxLimits } from '@gantry/contract'
+import type { Issue, JsonSchema, SandboxLimits } from '@gantry/contract'
 import { isObject, isText } from '@gantry/contract/internal/json'
 import { isFunction } from '@gantry/core/internal/json/plain'
 import { type Check, callback, either, having, listOf, part, whole } from '@gantry/core/internal/options/option'
@@ -8,9 +8,9 @@ import type { Runtimes } from '@gantry/core/internal/runtimes/runtimes'
 import type { LanguageRow, Languages } from '../languages/languages.ts'
 import { defaultPools, type PoolFault, type PoolsSettings } from '../pools/pools.ts'
 import { systemTiming, type Timing } from '../pools/timing.ts'
-import { absoluteMaxima, defaultLimits, defaultMaxima, limitIssues } from '../selection/limits.ts'
-import { type Profile, type ProfileOptions, readProfiles } from '../selection/profiles.ts'
-import { checkSessionsOptions, type Sessions, type SessionsOptions } from '../sessions/sessions.ts'
+import { absoluteMaxima, defaultLimits, defaultMaxima, limitIssues, limitsSchema } from '../selection/limits.ts'
+import { type Profile, type ProfileOptions, profilesSchema, readProfiles } from '../selection/profiles.ts'
+import { checkSessionsOptions, type Sessions, type SessionsOptions, sessionsCheck } from '../sessions/sessions.ts'
 
 /** Options of combined runtimes; only `runtimes` is required. */
 export interface RuntimesOptions {
@@ -66,7 +66,7 @@ const shared: Omit<OptionsShape<RuntimesOptions>['members'], 'runtimes'> = {
   limits: true,
   maxLimits: true,
   pool: either(
-    part((value) => value === false, 'false'),
+    part((value) => value === false, 'false', { const: false }),
     poolCheck,
   ),
   onFault: callback,
@@ -166,7 +166,7 @@ const members: OptionsShape<SandboxOptions>['members'] = {
   rootfs: folder,
   readOnlyFolders: { type: 'array', items: folder },
   processors: { type: 'number', exclusiveMinimum: 0, maximum: 1_024, description: 'above 0' },
-  languages: part(Array.isArray, 'a list of languages'),
+  languages: part(Array.isArray, 'a list of languages', { type: 'array', items: { type: 'object' } }),
   sessions: true,
   ...shared,
 }
@@ -175,6 +175,16 @@ const members: OptionsShape<SandboxOptions>['members'] = {
 export type SandboxOptionsCheck = (options: SandboxOptions) => void
 
 export const checkSandboxOptions: SandboxOptionsCheck = sandboxOptionsCheck({})
+
+/** The schema of these options, with what other code checks. */
+export function sandboxSchema(drivers: { readonly [kind: string]: Check }): JsonSchema {
+  const { use: _use, ...data } = members
+  const schemas = { profiles: profilesSchema, limits: limitsSchema, maxLimits: limitsSchema }
+  const check = optionsCheck<object>({
+    members: { ...data, ...drivers, ...schemas, sessions: sessionsCheck },
+  })
+  return check.schema ?? true
+}
 
 /** The check of options that configure further runtimes, each under its kind. */
 export function sandboxOptionsCheck(drivers: { readonly [kind: string]: Check }): SandboxOptionsCheck {

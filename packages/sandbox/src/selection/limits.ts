@@ -1,4 +1,4 @@
-import type { Issue, SandboxLimit, SandboxLimits, ToolError } from '@gantry/contract'
+import type { Issue, JsonSchema, SandboxLimit, SandboxLimits, ToolError } from '@gantry/contract'
 import { isObject } from '@gantry/contract/internal/json'
 import { refusal, unknownMembers } from '@gantry/core/internal/options/options'
 
@@ -57,6 +57,15 @@ export const limitNames: readonly SandboxLimit[] = [
   'stdoutBytes',
   'stderrBytes',
 ]
+
+/** The schema of limits as they are configured; `limitIssues` also compares them with each other. */
+export const limitsSchema: JsonSchema = {
+  type: 'object',
+  properties: Object.fromEntries(
+    limitNames.map((name) => [name, { type: 'integer', minimum: minima[name], maximum: absoluteMaxima[name] }]),
+  ),
+  additionalProperties: false,
+}
 
 /**
  * The limits of one run: requested limits unchanged, defaults for the rest, capped at the maxima. The workspace is in

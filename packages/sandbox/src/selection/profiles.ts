@@ -1,10 +1,10 @@
-import type { Isolation, Issue, SandboxLimits } from '@gantry/contract'
+import type { Isolation, Issue, JsonSchema, SandboxLimits } from '@gantry/contract'
 import { isObject } from '@gantry/contract/internal/json'
 import { unknownMembers } from '@gantry/core/internal/options/options'
 import { isIsolation, isolations, meets } from '@gantry/core/internal/runtimes/runtime'
 import { didYouMean } from '@gantry/core/internal/search/near'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
-import { limitIssues } from './limits.ts'
+import { limitIssues, limitsSchema } from './limits.ts'
 
 /** The isolation and limits that a run gets. */
 export interface Profile {
@@ -51,6 +51,23 @@ const blank: Omit<Profile, 'name'> = {
 }
 const keys = ['floor', 'runtimes', 'network', 'strict', 'unsafeHost', 'limits']
 const nameShape = /^[A-Za-z][\w-]{0,63}$/
+
+/** The schema of profiles as they are configured; `readProfiles` also compares them with the built-in ones. */
+export const profilesSchema: JsonSchema = {
+  type: 'object',
+  additionalProperties: {
+    type: 'object',
+    properties: {
+      floor: { enum: isolations },
+      runtimes: { type: 'array', items: { type: 'string' }, minItems: 1 },
+      network: { enum: ['none', 'allow'] },
+      strict: { type: 'boolean' },
+      unsafeHost: { type: 'boolean' },
+      limits: limitsSchema,
+    } satisfies { readonly [Key in keyof Required<ProfileOptions>]: JsonSchema },
+    additionalProperties: false,
+  },
+}
 
 /** The limits and kinds that configured profiles are checked against. */
 export interface ProfileBounds {

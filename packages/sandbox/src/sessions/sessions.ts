@@ -66,7 +66,8 @@ export interface Sessions {
 
 const time = number(1, 2_147_483_647)
 const count = whole(1, 100_000)
-const check = optionsCheck<Omit<SessionsOptions, 'timing' | 'tag'>>({
+/** The check of the lifetimes and limits of sessions. */
+export const sessionsCheck = optionsCheck<Omit<SessionsOptions, 'timing' | 'tag'>>({
   members: { idleMs: time, lifetimeMs: time, maxPerPrincipal: count, maxPerTenant: count, maxTotal: count },
 })
 /** `retryAfterMs` of RATE_LIMITED; a guess, because a slot becomes free at any time. */
@@ -74,13 +75,13 @@ const hintMs = 1_000
 
 /** Throws CONFIG_INVALID for invalid options. */
 export function checkSessionsOptions({ tag: _tag, timing: _timing, ...given }: SessionsOptions = {}): void {
-  checkOptions('options of sessions', check, given)
+  checkOptions('options of sessions', sessionsCheck, given)
 }
 
 /** Throws CONFIG_INVALID for invalid options. */
 export function createSessions(runtimes: Runtimes, options: SessionsOptions = {}): Sessions {
   const { timing = systemTiming, tag, ...given } = options
-  checkOptions('options of createSessions', check, given)
+  checkOptions('options of createSessions', sessionsCheck, given)
   const { idleMs = 600_000, lifetimeMs = 14_400_000, maxPerPrincipal = 8, maxTotal = 64 } = given
   const { maxPerTenant = Math.max(maxPerPrincipal, Math.ceil(maxTotal * 0.75)) } = given
   const limits = { total: maxTotal, perTenant: maxPerTenant, perPrincipal: maxPerPrincipal }

@@ -107,7 +107,7 @@ export interface BrokerSettings {
   readonly s3?: S3Settings
 }
 
-const kafkaDefaults = {
+export const kafkaDefaults = {
   topic: 'somastack.tools',
   results: 'somastack.tool_results',
   deadLetters: 'somastack.tools.dlq',
@@ -118,7 +118,7 @@ const kafkaDefaults = {
   tls: false,
 }
 
-const redisDefaults = {
+export const redisDefaults = {
   stream: 'sg:stream:tools',
   group: 'sg:tools',
   deadLetters: 'sg:stream:dlq',

@@ -1,5 +1,16 @@
-import type { EgressOptions, Embedder, SecretStoreOptions } from '@gantry/core'
+import type { Tool } from '@gantry/contract'
+import type {
+  Backend,
+  DefinedTool,
+  EgressOptions,
+  Embedder,
+  HttpOptions,
+  SecretSource,
+  SecretStoreOptions,
+} from '@gantry/core'
+import type { GrpcOptions } from '@gantry/grpc'
 import type { KnowledgeLimits } from '@gantry/knowledge'
+import type { McpOptions } from '@gantry/mcp'
 import type { BuiltinOptions, ExecutorOptions, RuntimeOptions, ToolsFolder, ToolsFolderMemory } from '@gantry/tools'
 import type { AuthenticationDocument } from './authentication-settings.ts'
 import type { Broker, brokerKeys, KafkaSettings, RedisSettings, S3Settings } from './broker-settings.ts'
@@ -137,6 +148,41 @@ export interface ConfigDocument
   readonly redis?: Partial<RedisSettings>
   readonly kafka?: Partial<KafkaSettings>
   readonly s3?: Omit<S3Settings, 'region'> & { readonly region?: string }
+}
+
+/** A backend as plain data. An HTTP backend has a `baseUrl`, or takes that of its `openapi` document. */
+export type BackendDocument =
+  | (McpOptions & { readonly kind: 'mcp' })
+  | (GrpcOptions & { readonly kind: 'grpc' })
+  | (Omit<HttpOptions, 'baseUrl' | 'tools'> & {
+      readonly kind: 'http'
+      readonly baseUrl?: string
+      /** Tools, or the path of the file that `gantry import openapi` wrote. */
+      readonly tools?: string | readonly Tool[]
+      /** The path of an OpenAPI document. */
+      readonly openapi?: string
+    })
+
+type SeparateSettings =
+  | 'data'
+  | 'databaseUrl'
+  | 'brokers'
+  | 'authentication'
+  | 'mcp'
+  | 'tenants'
+  | 'tracing'
+  | 'approvals'
+
+/** What a configuration module exports: `export default { … } satisfies GantryConfig`. */
+export interface GantryConfig extends Omit<ConfigDocument, 'secrets' | 'knowledge' | 'service' | 'redis' | 'kafka'> {
+  /** What `defineTool` returns. */
+  readonly tools?: readonly DefinedTool[]
+  readonly backends?: readonly (Backend | BackendDocument)[]
+  readonly secrets?: SecretSource | { readonly [name: string]: SecretLocation }
+  readonly knowledge?: Partial<KnowledgeLimits> & { readonly embedder?: Embedder }
+  readonly service?: Partial<Omit<ServiceSettings, SeparateSettings>>
+  readonly redis?: Partial<Omit<RedisSettings, 'url'>>
+  readonly kafka?: Partial<Omit<KafkaSettings, 'brokers'>>
 }
 
 /** The folder of tools, and the patterns of tools that are loaded from it. */

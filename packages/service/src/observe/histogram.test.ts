@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Histogram, Registry } from 'prom-client'
-import { createHistogram } from './metrics.ts'
+import { createHistogram } from './histogram.ts'
 
 const buckets = [0.001, 0.01, 1, 30]
 const values = [0, 0.0005, 0.001, 0.0011, 0.5, 1, 2, 30, 31, 1_000]

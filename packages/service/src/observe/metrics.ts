@@ -1,6 +1,7 @@
 import { within } from '@gantry/core/internal/resilience/abort'
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { Bus } from './bus.ts'
+import { createHistogram, type MetricInfo } from './histogram.ts'
 
 /** Values that are read at each scrape, not counted from events. */
 export interface Gauges {
@@ -33,6 +34,7 @@ export interface Metrics {
    * and circuits once there is more than one tenant.
    */
   read(scope?: 'whole' | 'shared'): Promise<{ readonly type: string; readonly text: string }>
+  list(): readonly MetricInfo[]
   close(): void
 }
 
@@ -241,6 +243,13 @@ export function createMetrics(bus: Bus, gauges: Gauges): Metrics {
       const shown = scope === 'shared' && met.size > 1 ? foldLabels(text, telling) : text
       return { type: registry.contentType, text: shown }
     },
+    list() {
+      const registered = registry.getMetricsAsArray().map((metric) => {
+        const { name, help, type, labelNames = [] } = metric as typeof metric & { readonly labelNames?: string[] }
+        return { name, help, type: String(type), labels: labelNames }
+      })
+      return [...registered, seconds.info, stages.info]
+    },
     close() {
       for (const unsubscribe of subscriptions) unsubscribe()
       registry.clear()
@@ -295,62 +304,6 @@ export function foldLabels(text: string, folded: readonly string[]): string {
     .filter((line) => line !== undefined)
     .map((line) => (typeof line === 'string' ? line : `${line.series} ${sums.get(line.series)}`))
     .join('\n')
-}
-
-/** A histogram with one label, in the Prometheus text format. */
-interface Histogram {
-  observe(label: string, value: number): void
-  text(): string
-}
-
-interface HistogramOptions {
-  readonly name: string
-  readonly help: string
-  readonly label: string
-  /** Upper bounds, ascending. */
-  readonly buckets: readonly number[]
-}
-
-interface Series {
-  /** Observations per bucket, not cumulative; the last is above all bounds. */
-  readonly counts: number[]
-  sum: number
-}
-
-/** Cheaper than the histogram of prom-client, because several values are observed per call. */
-export function createHistogram({ name, help, label, buckets }: HistogramOptions): Histogram {
-  const all = new Map<string, Series>()
-  const seriesOf = (value: string): Series => {
-    const found = all.get(value)
-    if (found !== undefined) return found
-    const made = { counts: new Array<number>(buckets.length + 1).fill(0), sum: 0 }
-    all.set(value, made)
-    return made
-  }
-  const linesOf = ([value, { counts, sum }]: [string, Series]): string[] => {
-    const own = `${label}="${escaped(value)}"`
-    let below = 0
-    const bounds = [...buckets.map(String), '+Inf']
-    const lines = bounds.map((bound, index) => {
-      below += counts[index] ?? 0
-      return `${name}_bucket{le="${bound}",${own}} ${below}`
-    })
-    return [...lines, `${name}_sum{${own}} ${sum}`, `${name}_count{${own}} ${below}`]
-  }
-  return {
-    observe(value, amount) {
-      const series = seriesOf(value)
-      let index = 0
-      while (index < buckets.length && amount > (buckets[index] ?? 0)) index += 1
-      series.counts[index] = (series.counts[index] ?? 0) + 1
-      series.sum += amount
-    },
-    text: () => [`# HELP ${name} ${help}`, `# TYPE ${name} histogram`, ...[...all].flatMap(linesOf), ''].join('\n'),
-  }
-}
-
-function escaped(value: string): string {
-  return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')
 }
 
 /** Reads tables of the database. */

@@ -1,4 +1,4 @@
-import type { Tool } from '@gantry/contract'
+import type { JsonSchema, Tool } from '@gantry/contract'
 import { covers, parseRules, type Rule } from '@gantry/core/internal/egress/rules'
 import type { Target } from '@gantry/core/internal/egress/target'
 import { anyText, type Member, mapOf, oneOf, part, whole } from '@gantry/core/internal/options/option'
@@ -39,9 +39,14 @@ const members: { readonly [Key in keyof Required<WebOptions>]: Member } = {
   allow: { type: 'array', items: anyText },
   methods: { type: 'array', items: oneOf(...fetchMethods) },
   maxBytes: whole(1, mostBytes),
-  secrets: mapOf(part(isOrigins, 'a list of origins'), secretFault),
+  secrets: mapOf(
+    part(isOrigins, 'a list of origins', { type: 'array', items: anyText, description: 'a list of origins' }),
+    secretFault,
+  ),
 }
 const optionsShape = optionsCheck<WebOptions>({ members })
+/** The schema of the options of `http:fetch`; `parseRules` checks the origins. */
+export const webSchema: JsonSchema = optionsShape.schema ?? true
 const bindingShape = optionsCheck<WebOptions & { readonly kind: 'web'; readonly name?: string }>({
   members: { ...members, kind: oneOf('web'), name: anyText },
 })

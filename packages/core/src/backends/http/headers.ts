@@ -61,6 +61,7 @@ const authTypes: ReadonlyMap<unknown, Check> = new Map(Object.entries(auths))
 const wantedType = `must be one of ${Object.keys(auths).join(', ')}`
 
 const oneAuth: Check = {
+  schema: { anyOf: Object.values(auths).flatMap(({ schema }) => schema ?? []) },
   fits: (auth) => isObject(auth) && authTypes.get(auth.type)?.fits(auth) === true,
   issues: (auth, path) =>
     authTypes.get(isObject(auth) ? auth.type : undefined)?.issues(auth, path) ?? [
@@ -71,6 +72,7 @@ const severalAuths = listOf(oneAuth)
 
 /** One auth scheme or a list of them. */
 export const authCheck: Check = {
+  schema: { anyOf: [oneAuth.schema, severalAuths.schema].flatMap((schema) => schema ?? []) },
   fits: (auth) => (Array.isArray(auth) ? severalAuths : oneAuth).fits(auth),
   issues: (auth, path) => (Array.isArray(auth) ? severalAuths : oneAuth).issues(auth, path),
 }

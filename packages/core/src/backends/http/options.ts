@@ -50,7 +50,8 @@ export interface Settings {
   readonly tools: readonly Tool[] | undefined
 }
 
-const check = optionsCheck<HttpOptions>({
+/** The check of the options of an HTTP backend. */
+export const httpCheck = optionsCheck<HttpOptions>({
   members: {
     name: ruled(namespaceFault),
     baseUrl: ruled(baseFault),
@@ -82,7 +83,7 @@ function hasHttpBinding(tool: unknown): boolean {
 
 /** Checks the options; throws CONFIG_INVALID with every failing path. */
 export function readOptions(options: HttpOptions): Settings {
-  checkOptions('options of an http backend', check, options)
+  checkOptions('options of an http backend', httpCheck, options)
   const base = readBase(options.baseUrl)
   const { auth, healthPath = '' } = options
   const origins = new Set([base.origin, ...(options.origins ?? [])])
