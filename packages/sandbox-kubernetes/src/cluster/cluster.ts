@@ -13,17 +13,8 @@ import {
   VersionApi,
   Watch,
 } from '@kubernetes/client-node'
+import type { ClusterOptions } from './cluster-options.ts'
 import { type ExecStream, openExec } from './exec-stream.ts'
-
-/** Where a cluster is, and in which namespace sandboxes are. */
-export interface ClusterOptions {
-  /** A kubeconfig file; the one that `kubectl` uses, or the account of the pod, when absent. */
-  readonly kubeconfig?: string
-  /** A context of the kubeconfig; its current one when absent. */
-  readonly context?: string
-  /** The namespace of the context, else `default`, when absent. */
-  readonly namespace?: string
-}
 
 /**
  * A cluster by its API.
