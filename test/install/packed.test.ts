@@ -131,3 +131,17 @@ test('the built client runs in an empty project', () => {
   assert.equal(status, 0, stderr)
   assert.equal(stdout, '{"key":"Bearer gk_1"}\n')
 })
+
+test('the runtime kubernetes names the client that is to be installed', () => {
+  writeFileSync(
+    join(project, 'kubernetes.js'),
+    `import { builtinTools, createExecutor } from 'gantry'
+     const gantry = createExecutor({ tools: builtinTools(), runtimes: { kubernetes: {} } })
+     const { error } = await gantry.run('code:run', { language: 'bash', code: 'id', runtime: 'kubernetes' })
+     console.log(error.code, error.message.match(/npm install (\\S+?)\`/)?.[1])
+     await gantry.close()`,
+  )
+  const { stdout, stderr } = node(['kubernetes.js'], project)
+  const { version } = JSON.parse(readFileSync(join(root, 'node_modules/@kubernetes/client-node/package.json'), 'utf8'))
+  assert.equal(stdout, `RUNTIME_UNAVAILABLE @kubernetes/client-node@${version}\n`, stderr)
+})

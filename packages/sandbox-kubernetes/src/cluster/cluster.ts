@@ -13,6 +13,7 @@ import {
   VersionApi,
   Watch,
 } from '@kubernetes/client-node'
+import { isAbsent } from './absent-object.ts'
 import type { ClusterOptions } from './cluster-options.ts'
 import { type ExecStream, openExec } from './exec-stream.ts'
 
@@ -264,11 +265,6 @@ function statusOf({ body }: ApiException<unknown>): ApiStatus {
   } catch {
     return {}
   }
-}
-
-/** Whether the API said that the object is not there. */
-export function isAbsent(error: unknown): boolean {
-  return ToolError.is(error) && (error.details as { status?: unknown } | undefined)?.status === 404
 }
 
 /** Opens the watch again whenever it ends, because the API ends each after some minutes. */
