@@ -145,3 +145,22 @@ test('the runtime kubernetes names the client that is to be installed', () => {
   const { version } = JSON.parse(readFileSync(join(root, 'node_modules/@kubernetes/client-node/package.json'), 'utf8'))
   assert.equal(stdout, `RUNTIME_UNAVAILABLE @kubernetes/client-node@${version}\n`, stderr)
 })
+
+test('a service that npx started ends when npx is terminated', async () => {
+  const folder = emptyFolder()
+  const { GANTRY_DATA, ...env } = process.env
+  const child = spawn('npx', ['--no', '--', 'gantry', 'serve', '--port', '0', '--json'], {
+    cwd: folder,
+    env: { ...env, GANTRY_LOG: 'error' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  let printed = ''
+  // The pipe closes when the last process that holds it has ended.
+  for await (const text of child.stdout?.setEncoding('utf8') ?? []) {
+    const isReady = printed.includes('\n')
+    printed += text
+    if (!isReady && printed.includes('\n')) child.kill('SIGTERM')
+  }
+  const { pid } = JSON.parse(printed.split('\n')[0] ?? '')
+  assert.throws(() => process.kill(pid, 0), { code: 'ESRCH' })
+})
