@@ -1,12 +1,13 @@
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, cpSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { basename, dirname, join, relative } from 'node:path'
 import { pagesOf } from '../packages/gantry/src/docs/library.ts'
 import { bundleProgram } from './bundle.mjs'
+import { lineMap } from './line-maps.ts'
 
 /**
- * Writes publishable packages to build/, or to the folder that is named: JavaScript and declarations, the command as one
- * file, and their manifests. With --tarballs also packs each into the folder `tarballs` of it, as npm publishes them.
+ * Writes publishable packages to build/, or to the folder that is named: JavaScript, declarations and source maps, the
+ * command as one file, and their manifests. With --tarballs also packs each into the folder `tarballs` of it, as npm publishes them.
  */
 const root = dirname(import.meta.dirname)
 const operands = process.argv.slice(2)
@@ -27,12 +28,11 @@ if (operands.includes('--tarballs')) packAll(join(build, 'tarballs'))
 /** `conformance` is for tests of drivers, and is not part of an installation. */
 function packAll(folder: string): void {
   mkdirSync(folder, { recursive: true })
-  for (const name of packages.filter((each) => each !== 'conformance')) {
-    const { status } = spawnSync('npm', ['pack', join(build, name), '--pack-destination', folder, '--silent'], {
-      stdio: ['ignore', 'ignore', 'inherit'],
-    })
-    if (status !== 0) process.exit(status ?? 1)
-  }
+  const folders = packages.filter((each) => each !== 'conformance').map((name) => join(build, name))
+  const { status } = spawnSync('npm', ['pack', ...folders, '--pack-destination', folder, '--silent'], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
+  if (status !== 0) process.exit(status ?? 1)
   console.log(`Packed into ${folder}`)
 }
 
@@ -49,6 +49,7 @@ function finishPackage(name: string): void {
   mkdirSync(to, { recursive: true })
   for (const file of ['tsconfig.tsbuildinfo', 'dist/gantry.cjs.inputs']) rmSync(join(to, file), { force: true })
   for (const file of globSync('dist/**/*.d.ts', { cwd: to })) rewriteDeclarations(join(to, file))
+  for (const file of globSync('dist/**/*.js.map', { cwd: to })) rewriteMap(name, file)
   const manifest = publishedManifest(from)
   for (const folder of manifest.files.filter((each) => each !== 'dist')) {
     cpSync(join(from, folder), join(to, folder), { recursive: true })
@@ -61,6 +62,17 @@ function finishPackage(name: string): void {
 function rewriteDeclarations(file: string): void {
   const text = readFileSync(file, 'utf8')
   writeFileSync(file, text.replaceAll(/((?:from|import\() ?['"]\.[^'"]*)\.ts(['"])/g, '$1.js$2'))
+}
+
+/**
+ * The source is named where it would be in the package, which is where it is below packages/. Maps have its text, so that
+ * a debugger can show it; not those of `core`, because an installation of that package alone is to stay below 5 MB.
+ */
+function rewriteMap(name: string, file: string): void {
+  const path = join(build, name, file)
+  const original = join('src', relative('dist', file).replace(/\.js\.map$/, '.ts'))
+  const source = relative(dirname(file), original)
+  writeFileSync(path, lineMap(readFileSync(path, 'utf8'), { source, keepsText: name !== 'core' }))
 }
 
 interface Manifest {

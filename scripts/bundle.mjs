@@ -75,7 +75,7 @@ const importByStarter = {
 const sandboxesOutside = {
   name: 'sandboxes-outside',
   setup({ onResolve }) {
-    onResolve({ filter: /^@gantry\/(?:sandbox(?:-containers|-wasm)?|temporal)$/ }, ({ path, kind }) =>
+    onResolve({ filter: /^@gantry\/(?:sandbox(?:-containers|-kubernetes|-wasm)?|temporal)$/ }, ({ path, kind }) =>
       kind === 'dynamic-import' ? { path, external: true } : undefined,
     )
   },

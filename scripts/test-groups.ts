@@ -27,7 +27,6 @@ export const fleetTests: readonly string[] = [
   'packages/service/test/user-quotas.test.ts',
   'test/call-walk.test.ts',
   'test/faults/gateways.test.ts',
-  'test/packed.test.ts',
 ]
 
 /** More files in a process save little, and a hanging file fails its whole group. */

@@ -24,7 +24,9 @@ const patterns = asked.length > 0 ? asked : ['packages/*/{src,test}/**/*.test.ts
 const isLong = (file: string): boolean => /^(?:test|packages\/service\/test)\//.test(file)
 /** They need container engines, which `npm run test:engines` starts. */
 const ofEngines = 'packages/*/test/engines/**'
-const leftOut = asked.length > 0 ? [ofEngines] : [ofEngines, ...fleetTests]
+/** They need the packages as they are published, which `npm run test:install` builds and installs. */
+const ofInstall = 'test/install/**'
+const leftOut = asked.length > 0 ? [ofEngines, ofInstall] : [ofEngines, ofInstall, ...fleetTests]
 const found = patterns.flatMap((pattern) => globSync(pattern, { cwd: root, exclude: leftOut })).sort()
 const files = [...found.filter(isLong), ...found.filter((file) => !isLong(file))]
 if (files.length === 0) {

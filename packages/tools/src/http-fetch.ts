@@ -1,4 +1,4 @@
-import type { BackendBinding } from '@gantry/contract'
+import type { BackendBinding, ToolExample } from '@gantry/contract'
 import { type Backend, type BackendHost, planReader } from '@gantry/core/internal/backends/backend'
 import { type DefinedTool, defineTool } from '@gantry/core/internal/tools/tool'
 import { checkWebOptions, fetchMethods, readBinding, safeMethods, usualBytes, type WebOptions } from './web/binding.ts'
@@ -68,20 +68,22 @@ export function httpFetch(options: WebOptions = {}): DefinedTool {
       },
       required: ['status', 'url', 'headers', 'bytes'],
     },
-    examples: [
-      { title: 'Read a page as text', args: { url: 'https://example.com/' } },
-      {
-        title: 'Send JSON with a granted secret',
-        args: {
-          url: 'https://api.example.com/items',
-          method: 'POST',
-          headers: { authorization: 'Bearer secret:example' },
-          json: { name: 'first' },
-        },
-      },
-    ].filter(({ args }) => methods.includes(args.method ?? 'GET')),
+    examples: examples.filter(({ args: { method = 'GET' } }) => methods.some((each) => each === method)),
   })
 }
+
+const examples: readonly ToolExample[] = [
+  { title: 'Read a page as text', args: { url: 'https://example.com/' } },
+  {
+    title: 'Send JSON with a granted secret',
+    args: {
+      url: 'https://api.example.com/items',
+      method: 'POST',
+      headers: { authorization: 'Bearer secret:example' },
+      json: { name: 'first' },
+    },
+  },
+]
 
 const texts = {
   type: 'object',

@@ -59,7 +59,7 @@ export const properties: Keyword<'schemaMap'> = {
           for (const key in instance) {
             if (--state.steps < 0) throw exhausted
             if (!plain && !Object.hasOwn(instance, key)) continue
-            let property = list[expected]
+            let property: Property | undefined = list[expected]
             if (property === undefined || property.name !== key) {
               property = byName.get(key)
               if (property === undefined) {

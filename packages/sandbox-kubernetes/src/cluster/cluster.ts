@@ -13,17 +13,9 @@ import {
   VersionApi,
   Watch,
 } from '@kubernetes/client-node'
+import { isAbsent } from './absent-object.ts'
+import type { ClusterOptions } from './cluster-options.ts'
 import { type ExecStream, openExec } from './exec-stream.ts'
-
-/** Where a cluster is, and in which namespace sandboxes are. */
-export interface ClusterOptions {
-  /** A kubeconfig file; the one that `kubectl` uses, or the account of the pod, when absent. */
-  readonly kubeconfig?: string
-  /** A context of the kubeconfig; its current one when absent. */
-  readonly context?: string
-  /** The namespace of the context, else `default`, when absent. */
-  readonly namespace?: string
-}
 
 /**
  * A cluster by its API.
@@ -273,11 +265,6 @@ function statusOf({ body }: ApiException<unknown>): ApiStatus {
   } catch {
     return {}
   }
-}
-
-/** Whether the API said that the object is not there. */
-export function isAbsent(error: unknown): boolean {
-  return ToolError.is(error) && (error.details as { status?: unknown } | undefined)?.status === 404
 }
 
 /** Opens the watch again whenever it ends, because the API ends each after some minutes. */

@@ -3,7 +3,9 @@ import type { Languages } from '@gantry/sandbox/internal/languages/languages'
 import { containerRuntime } from '@gantry/sandbox-containers/internal/drivers/container-runtime'
 import { defaultImage } from '@gantry/sandbox-containers/internal/images/image-name'
 import { openClaims } from '../claims/claim-engine.ts'
-import { type Cluster, type ClusterOptions, openCluster } from '../cluster/cluster.ts'
+import type { Cluster } from '../cluster/cluster.ts'
+import type { ClusterOptions } from '../cluster/cluster-options.ts'
+import { loadCluster } from '../cluster/load-cluster.ts'
 import { type NetworkFinding, networkRefusal, networkText, probeNetwork } from '../pods/network-probe.ts'
 import { openPods } from '../pods/pod-engine.ts'
 
@@ -52,8 +54,8 @@ export function createKubernetesRuntime(options: KubernetesOptions = {}): Runtim
       uidProcesses: mode === 'pods' ? podProcesses : podProcesses + waitingProcesses,
       // The network namespace of a pod is never empty, so that the filter refuses the sockets of networks.
       initCommand: () => ['/gantry/init', 'init', '--pipes', '/gantry/filters/offline'],
-      open({ owner, folder }, signal) {
-        const cluster = openCluster(options)
+      async open({ owner, folder }, signal) {
+        const cluster = await loadCluster(options)
         const settings = settingsIn(cluster)
         if (mode === 'pods') return openPods({ cluster, owner, settings }, signal)
         return openClaims({ cluster, owner, folder, settings, warmPods }, signal)
@@ -71,7 +73,7 @@ export function createKubernetesRuntime(options: KubernetesOptions = {}): Runtim
     async probe(signal) {
       const probe = await runtime.probe(signal)
       if (!probe.available) return probe
-      const cluster = openCluster(options)
+      const cluster = await loadCluster(options)
       network = await probeNetwork(cluster, settingsIn(cluster), signal)
       return { ...probe, version: `${probe.version}, ${networkText(network)}` }
     },

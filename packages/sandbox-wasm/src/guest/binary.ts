@@ -133,7 +133,8 @@ export interface WasmImports {
   readonly [module: string]: { readonly [name: string]: unknown }
 }
 
-export const webAssembly: WebAssemblyApi = Reflect.get(globalThis, 'WebAssembly')
+// A program that imports these sources may declare the browser's own types for it.
+export const webAssembly = Reflect.get(globalThis, 'WebAssembly') as unknown as WebAssemblyApi
 
 /** Bytes in a page of linear memory. */
 export const pageBytes = 65_536

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import type { QuickJSWASMModule } from 'quickjs-emscripten-core'
+import type { CustomizeVariantOptions, QuickJSSyncVariant, QuickJSWASMModule } from 'quickjs-emscripten-core'
 import type { Deterministic } from '../channel/messages.ts'
 import { pageBytes, sectionIds, sectionsOf, type WasmMemory, type WasmModule, webAssembly } from '../guest/binary.ts'
 
@@ -23,7 +23,7 @@ export async function loadEngines(compiled?: CompiledQuickjs): Promise<() => Pro
     compiled ?? compileQuickjs(),
   ])
   // The types describe a module around the build; the code has none.
-  const variant = build as unknown as typeof build.default
+  const variant = build as unknown as QuickJSSyncVariant
   return async () => {
     const memory = new webAssembly.Memory({ initial, maximum: maximumPages })
     const grow = memory.grow.bind(memory)
@@ -35,7 +35,7 @@ export async function loadEngines(compiled?: CompiledQuickjs): Promise<() => Pro
       }
       return grow(pages)
     }
-    const made = core.newVariant(variant, { wasmModule, wasmMemory: memory })
+    const made = core.newVariant(variant, { wasmModule, wasmMemory: memory } as CustomizeVariantOptions)
     const quickjs = await core.newQuickJSWASMModuleFromVariant(made)
     const limit = (bytes: number): void => {
       most = initial * pageBytes + bytes

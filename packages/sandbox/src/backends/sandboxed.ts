@@ -98,6 +98,7 @@ function tracedRequest(request: SandboxRequest, context: BackendContext): Sandbo
   const traceparent = span?.traceparent ?? context.traceparent
   if (traceparent === undefined) return request
   // A deterministic run must not see a value that changes with each run.
-  const place = request.deterministic === undefined ? { TRACEPARENT: traceparent } : {}
+  const place: { readonly [name: string]: string } =
+    request.deterministic === undefined ? { TRACEPARENT: traceparent } : {}
   return { ...request, env: { ...place, ...request.env }, ...(span === undefined ? {} : { span }) }
 }

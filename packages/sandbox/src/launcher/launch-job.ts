@@ -35,7 +35,7 @@ export function basicEnvironment(workspace: string): { readonly [name: string]: 
 export function waitingStep(language: Language, spec: SandboxSpec, inside: Inside): LaunchStep | undefined {
   if (language.driver === undefined) return undefined
   // Python reads the hash seed only at its start.
-  const fixed = spec.deterministic === undefined ? {} : { PYTHONHASHSEED: '0' }
+  const fixed: { readonly [name: string]: string } = spec.deterministic === undefined ? {} : { PYTHONHASHSEED: '0' }
   const command = spec.gateway === true ? [...language.driver, 'gateway'] : language.driver
   return stepOf(command, language, { ...inside.env, ...language.env, ...fixed }, inside)
 }

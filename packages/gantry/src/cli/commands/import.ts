@@ -1,7 +1,9 @@
 import { writeFileSync } from 'node:fs'
+import { isIP } from 'node:net'
 import { basename, relative, resolve } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import { isObject } from '@gantry/contract/internal/json'
+import { kindOf } from '@gantry/core/internal/egress/private-addresses'
 import { codeOf } from '@gantry/core/internal/files/private-file'
 import type { OpenapiImport } from '@gantry/openapi'
 import { type BoundedFile, readBoundedFile } from '@gantry/service/internal/config/bounded-file'
@@ -142,8 +144,18 @@ export function importText(made: OpenapiImport, file: string): string {
     '',
     'Add to the configuration:',
     ...configLines(made, file),
+    ...(isPrivate(baseUrl) ? ['', privateNote] : []),
   ]
   return `${lines.map(safeLine).join('\n')}\n`
+}
+
+const privateNote =
+  'The address is a private one: calls are refused until the backend says "private": true in the configuration.'
+
+/** Whether the host is an address that the egress guard refuses unless a backend or rule says that it is private. */
+function isPrivate(baseUrl: string): boolean {
+  const host = URL.parse(baseUrl)?.hostname.replace(/^\[(.*)\]$/, '$1') ?? ''
+  return host === 'localhost' || (isIP(host) > 0 && kindOf(host) === 'special')
 }
 
 /** Warnings that say the same of many places are one line, so that they do not bury what is said once. */

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict'
-import { spawn, spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import {
   cpSync,
   globSync,
   mkdirSync,
   mkdtempSync,
-  readdirSync,
   readFileSync,
   rmSync,
   statSync,
@@ -13,39 +12,19 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { basename, dirname, join } from 'node:path'
-import { after, before, test } from 'node:test'
-import { build } from 'esbuild'
+import { basename, join } from 'node:path'
+import { before, test } from 'node:test'
+import { emptyFolder, installed, node, root } from './project.fixture.ts'
 
-const root = dirname(import.meta.dirname)
-const project = mkdtempSync(join(tmpdir(), 'gantry-packed-'))
+const project = emptyFolder()
+const packages = join(installed, 'node_modules')
 
-function node(args: readonly string[], cwd: string) {
-  return spawnSync(process.execPath, args, { cwd, encoding: 'utf8', env: { ...process.env, NODE_OPTIONS: '' } })
-}
-
+/** The suites for drivers are built and are no part of an installation. */
 before(() => {
-  const built = node([join(root, 'scripts/build.ts')], root)
-  assert.equal(built.status, 0, built.stdout + built.stderr)
-  const scope = join(project, 'node_modules/@gantry')
-  mkdirSync(scope, { recursive: true })
-  const wanted = new Set<string>()
-  for (const name of readdirSync(join(root, 'build'))) {
-    const place = name === 'gantry' ? join(project, 'node_modules/gantry') : join(scope, name)
-    cpSync(join(root, 'build', name), place, { recursive: true })
-    const { dependencies = {} } = JSON.parse(readFileSync(join(place, 'package.json'), 'utf8'))
-    for (const each of Object.keys(dependencies)) if (!each.startsWith('@gantry/')) wanted.add(each)
-  }
-  for (const name of ['fast-check', 'pure-rand', ...wanted]) {
-    mkdirSync(dirname(join(project, 'node_modules', name)), { recursive: true })
-    symlinkSync(join(root, 'node_modules', name), join(project, 'node_modules', name))
-  }
-  writeFileSync(join(project, 'package.json'), '{"type":"module"}')
-})
-
-after(() => {
-  rmSync(project, { recursive: true, force: true })
-  rmSync(join(root, 'build'), { recursive: true, force: true })
+  const modules = join(project, 'node_modules')
+  mkdirSync(join(modules, '@gantry'), { recursive: true })
+  cpSync(join(root, 'build/conformance'), join(modules, '@gantry/conformance'), { recursive: true })
+  for (const name of ['fast-check', 'pure-rand']) symlinkSync(join(root, 'node_modules', name), join(modules, name))
 })
 
 test('the built library runs in an empty project, without type stripping', () => {
@@ -58,7 +37,7 @@ test('the built library runs in an empty project, without type stripping', () =>
      console.log(JSON.stringify(chain.output), typeof testBackend)
      await gantry.close()`,
   )
-  const { stdout, stderr, status } = node(['--no-experimental-strip-types', 'main.js'], project)
+  const { stdout, stderr, status } = node(['main.js'], project)
   assert.equal(status, 0, stderr)
   assert.equal(stdout, '{"value":8} function\n')
 })
@@ -97,7 +76,7 @@ test('@gantry/core alone installs undici as its only foreign dependency, within 
        ]))
        await gantry.close()`,
     )
-    const { stdout, stderr, status } = node(['--no-experimental-strip-types', 'main.js'], alone)
+    const { stdout, stderr, status } = node(['main.js'], alone)
     assert.equal(status, 0, stderr)
     assert.deepEqual(JSON.parse(stdout), [42, '@gantry/mcp', '@gantry/sandbox', '@gantry/sandbox'])
   } finally {
@@ -106,7 +85,7 @@ test('@gantry/core alone installs undici as its only foreign dependency, within 
 })
 
 test('the built command runs', () => {
-  const bin = join(project, 'node_modules/gantry/bin/gantry.mjs')
+  const bin = join(packages, 'gantry/bin/gantry.mjs')
   const { stdout, stderr, status } = node([bin, 'run', 'demo:add', '{"a":5,"b":3}', '--json'], project)
   assert.equal(status, 0, stderr)
   assert.deepEqual(JSON.parse(stdout).output, { result: 8 })
@@ -133,7 +112,7 @@ test('what the built command writes into an empty folder is checked, runs, and i
 })
 
 test('the built service runs, with its migrations and threads, and the command finds it', async (t) => {
-  const bin = join(project, 'node_modules/gantry/bin/gantry.mjs')
+  const bin = join(packages, 'gantry/bin/gantry.mjs')
   const flags = ['--no-experimental-strip-types', bin]
   const env = { ...process.env, NODE_OPTIONS: '', GANTRY_LOG: 'error' }
   const stdio = ['ignore', 'pipe', 'inherit'] as const // The log has errors only.
@@ -145,7 +124,7 @@ test('the built service runs, with its migrations and threads, and the command f
     printed += text
     if (/^ready$/m.test(printed)) break
   }
-  const { stdout, stderr, status } = node([...flags, 'run', 'demo:add', '{"a":5,"b":3}', '--verbose'], project)
+  const { stdout, stderr, status } = node([bin, 'run', 'demo:add', '{"a":5,"b":3}', '--verbose'], project)
   assert.equal(status, 0, stderr)
   assert.equal(stdout, '{\n  "result": 8\n}\n')
   assert.match(stderr, /^Asking the service at http:/)
@@ -153,7 +132,7 @@ test('the built service runs, with its migrations and threads, and the command f
   assert.equal(await ended, 0)
 })
 
-test('the built client runs in an empty project, and can be bundled for a browser', async () => {
+test('the built client runs in an empty project', () => {
   writeFileSync(
     join(project, 'client.js'),
     `import { createServer } from 'node:http'
@@ -168,36 +147,40 @@ test('the built client runs in an empty project, and can be bundled for a browse
        server.close().closeAllConnections()
      })`,
   )
-  const { stdout, stderr, status } = node(['--no-experimental-strip-types', 'client.js'], project)
+  const { stdout, stderr, status } = node(['client.js'], project)
   assert.equal(status, 0, stderr)
   assert.equal(stdout, '{"key":"Bearer gk_1"}\n')
-  const entry = join(project, 'node_modules/@gantry/client/dist/index.js')
-  const bundle = await build({
-    entryPoints: [entry],
-    bundle: true,
-    platform: 'browser',
-    format: 'esm',
-    write: false,
-    logLevel: 'silent',
-  })
-  assert.match(bundle.outputFiles[0]?.text ?? '', /createClient/)
 })
 
-test('the built declarations type-check for a strict user', () => {
+test('the runtime kubernetes names the client that is to be installed', () => {
   writeFileSync(
-    join(project, 'user.ts'),
-    `import { createClient } from '@gantry/client'
-     import { createExecutor, defineTool, type Result } from 'gantry'
-     const add = defineTool({ namespace: 'math', name: 'add', description: 'Adds.',
-       inputSchema: { type: 'object', properties: { a: { type: 'number' }, b: { type: 'number' } }, required: ['a', 'b'] },
-       run: ({ a, b }, context) => ({ result: a + b, id: context.callId }) })
-     const remote: Result = await createClient({ url: 'http://127.0.0.1:7420' }).call('math:add', { a: 1, b: 2 })
-     const result: Result = await createExecutor({ tools: [add] }).run('math:add', { a: 1, b: 2 })
-     export const status: string = result.status + remote.status`,
+    join(project, 'kubernetes.js'),
+    `import { builtinTools, createExecutor } from 'gantry'
+     const gantry = createExecutor({ tools: builtinTools(), runtimes: { kubernetes: {} } })
+     const { error } = await gantry.run('code:run', { language: 'bash', code: 'id', runtime: 'kubernetes' })
+     console.log(error.code, error.message.match(/npm install (\\S+?)\`/)?.[1])
+     await gantry.close()`,
   )
-  const tsc = join(root, 'node_modules/typescript/bin/tsc')
-  const flags = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2024', '--types', 'node']
-  const typeRoots = ['--typeRoots', join(root, 'node_modules/@types')]
-  const { stdout, status } = node([tsc, ...flags, ...typeRoots, 'user.ts'], project)
-  assert.equal(status, 0, stdout)
+  const { stdout, stderr } = node(['kubernetes.js'], project)
+  const { version } = JSON.parse(readFileSync(join(root, 'node_modules/@kubernetes/client-node/package.json'), 'utf8'))
+  assert.equal(stdout, `RUNTIME_UNAVAILABLE @kubernetes/client-node@${version}\n`, stderr)
+})
+
+test('a service that npx started ends when npx is terminated', async () => {
+  const folder = emptyFolder()
+  const { GANTRY_DATA, ...env } = process.env
+  const child = spawn('npx', ['--no', '--', 'gantry', 'serve', '--port', '0', '--json'], {
+    cwd: folder,
+    env: { ...env, GANTRY_LOG: 'error' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  let printed = ''
+  // The pipe closes when the last process that holds it has ended.
+  for await (const text of child.stdout?.setEncoding('utf8') ?? []) {
+    const isReady = printed.includes('\n')
+    printed += text
+    if (!isReady && printed.includes('\n')) child.kill('SIGTERM')
+  }
+  const { pid } = JSON.parse(printed.split('\n')[0] ?? '')
+  assert.throws(() => process.kill(pid, 0), { code: 'ESRCH' })
 })
