@@ -5,6 +5,7 @@ import { dirname, isAbsolute, join, normalize, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { ToolError } from '@gantry/contract'
 import { isAbsent } from '@gantry/core/internal/files/private-file'
+import type { PackageKind } from '@gantry/core/internal/runtimes/runtime'
 import { copyFileOpen, copyFolder, makeFolder, reachable, unreachable } from './file-access.ts'
 import type { SandboxRoot } from './sandbox-root.ts'
 
@@ -19,12 +20,20 @@ export interface RootFileSystemOptions {
   readonly rootfs?: string
   /** Further host folders, mounted read-only under the same path; programs can connect to sockets in them. */
   readonly readOnlyFolders?: readonly string[]
+  /** Folders with packages, which the sandboxes can read; each is mounted where its interpreter looks. */
+  readonly layers?: ReadonlyMap<PackageKind, string>
+}
+
+/** Where the interpreters look for packages: Python by PYTHONUSERBASE, Node.js from /work upwards. */
+export const layerPlaces: { readonly [Kind in PackageKind]: string } = {
+  python: '/gantry/python',
+  node: '/node_modules',
 }
 
 /** Host folders with programs and libraries, without data of this machine. */
 const hostFolders = ['usr', 'bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32']
 /** Folders that the sandbox provides, whatever a root file system contains. */
-const ownFolders = ['proc', 'dev', 'sys', 'run', 'tmp', 'work', 'gantry']
+const ownFolders = ['proc', 'dev', 'sys', 'run', 'tmp', 'work', 'gantry', 'node_modules']
 
 /**
  * Files in /proc that no sandboxed program needs: boot options, which may contain passwords, addresses, keys and activity of
@@ -39,6 +48,8 @@ export interface SystemArguments {
   readonly network: readonly string[]
   /** For JavaScript and TypeScript: Node. */
   readonly node: readonly string[]
+  /** For programs that find packages, by kind. */
+  readonly layers: ReadonlyMap<PackageKind, readonly string[]>
 }
 
 /**
@@ -54,6 +65,11 @@ export async function prepareRootFileSystem(
   await symlink('/work/.gantry/tmp', join(folder, 'tmp'))
   const system = options.rootfs === undefined ? await hostSystem(folder) : await ownSystem(root, folder, options.rootfs)
   await copyPrograms(join(folder, 'gantry'), options)
+  const layers = new Map<PackageKind, readonly string[]>()
+  for (const [kind, path] of options.layers ?? []) {
+    await makeFolder(join(folder, layerPlaces[kind]), openMode)
+    layers.set(kind, ['--ro-bind', path, layerPlaces[kind]])
+  }
   return {
     base: [
       ...['--ro-bind', folder, '/', ...system.binds],
@@ -63,6 +79,7 @@ export async function prepareRootFileSystem(
     ],
     network: system.certificates,
     node: await nodeProgram(root, options),
+    layers,
   }
 }
 

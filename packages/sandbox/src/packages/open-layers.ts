@@ -1,0 +1,186 @@
+import { execFile } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { statSync } from 'node:fs'
+import { readlink, realpath, rename } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { promisify } from 'node:util'
+import { ToolError } from '@gantry/contract'
+import { codeOf } from '@gantry/core/internal/files/private-file'
+import type { PackageKind, Refusal } from '@gantry/core/internal/runtimes/runtime'
+import { programFolders } from '../languages/languages.ts'
+import { makeFolder, unreachable } from '../process/file-access.ts'
+import type { SandboxRoot } from '../process/sandbox-root.ts'
+import { findLayer, isIntact, type Layer, removeTree, useLayer } from './layer-store.ts'
+import { buildCommand, buildDigest, readLock } from './lock-files.ts'
+import { configuredKinds, type PackageOptions, type PackageSource, readPackages } from './package-lists.ts'
+
+/** The layers of one runtime. */
+export interface OpenLayers {
+  /** What can be mounted. */
+  readonly layers: ReadonlyMap<PackageKind, Layer>
+  /** What is configured and cannot be mounted, and why. */
+  readonly missing: ReadonlyMap<PackageKind, Refusal>
+  /** Whether something that is missing may be there now. Cheap. */
+  changed(): boolean
+  release(): Promise<void>
+}
+
+/** Opens the layers of all configured lists. A list without one is not an error, because other programs do not need it. */
+export async function openLayers(options: PackageOptions, rootfs: string): Promise<OpenLayers> {
+  const layers = new Map<PackageKind, Layer>()
+  const missing = new Map<PackageKind, Refusal>()
+  const releases: (() => Promise<void>)[] = []
+  const watched: string[] = []
+  for (const kind of configuredKinds(options)) {
+    const found = await openLayer(options, kind, rootfs, watched).catch(refusalOf)
+    if ('reason' in found) missing.set(kind, found)
+    else {
+      layers.set(kind, found.layer)
+      releases.push(await useLayer(found.source.store, found.layer))
+    }
+  }
+  const before = watched.map(timeOf)
+  return {
+    layers,
+    missing,
+    changed: () => missing.size > 0 && watched.some((path, index) => timeOf(path) !== before[index]),
+    release: async () => void (await Promise.all(releases.map((release) => release()))),
+  }
+}
+
+function timeOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0
+}
+
+interface Found {
+  readonly source: PackageSource
+  readonly layer: Layer
+}
+
+/** What `gantry config check` and `gantry doctor` say about one list. */
+export interface PackageState {
+  readonly kind: PackageKind
+  /** SHA-256 of the layer; absent when it cannot be used. */
+  readonly digest?: string
+  readonly packages?: number
+  readonly bytes?: number
+  readonly target?: string
+  readonly problem?: Refusal
+}
+
+/** The state of each configured list; `thorough` reads every file of a layer. */
+export async function packageStates(
+  options: PackageOptions & { readonly rootfs?: string },
+  { thorough = false }: { readonly thorough?: boolean } = {},
+): Promise<readonly PackageState[]> {
+  const states: PackageState[] = []
+  for (const kind of configuredKinds(options)) {
+    const found = await openLayer(options, kind, options.rootfs ?? '/', [], thorough).catch(refusalOf)
+    if ('reason' in found) states.push({ kind, problem: found })
+    else {
+      const { digest, packages, bytes, target } = found.layer
+      states.push({ kind, digest: `sha256:${digest}`, packages, bytes, ...(target === undefined ? {} : { target }) })
+    }
+  }
+  return states
+}
+
+async function openLayer(
+  options: PackageOptions,
+  kind: PackageKind,
+  rootfs: string,
+  watched: string[],
+  thorough = false,
+): Promise<Found | Refusal> {
+  const source = await readPackages(options, kind)
+  if (source === undefined) return unbuilt(kind, 'are not configured')
+  watched.push(source.lock, source.store)
+  const lock = await readLock(source)
+  if (lock === undefined) return unbuilt(kind, 'are not built: there is no lock file')
+  const layer = await findLayer(source.store, kind, buildDigest(source, lock))
+  if (layer === undefined) return unbuilt(kind, 'are not built on this machine')
+  if (!(await isIntact(layer, { thorough })))
+    return unbuilt(kind, `were changed after they were built, in ${layer.folder}`)
+  const version = kind === 'python' ? await pythonVersion(rootfs) : undefined
+  const wanted = layer.target?.split(' ')[1]
+  if (version !== undefined && wanted !== undefined && version !== wanted) {
+    const reason = `The packages of runtimes.python.packages are built for Python ${wanted}, and the sandboxes have ${version}.`
+    return { reason, remedy: `Run \`${buildCommand} --update\`.` }
+  }
+  return { source, layer }
+}
+
+function unbuilt(kind: PackageKind, words: string): Refusal {
+  return { reason: `The packages of runtimes.${kind}.packages ${words}.`, remedy: `Run \`${buildCommand}\`.` }
+}
+
+/** A wrong list or lock refuses the programs that need it, with the reason, and no others. */
+function refusalOf(error: unknown): Refusal {
+  if (!ToolError.is(error)) throw error
+  return { reason: error.message, remedy: `Correct that, then run \`${buildCommand}\`.` }
+}
+
+/** The version that the name of the program says; undefined where it says none. */
+async function pythonVersion(rootfs: string): Promise<string | undefined> {
+  for (const folder of programFolders) {
+    const name = await readlink(join(rootfs, folder, 'python3')).catch((error: unknown) =>
+      codeOf(error) === 'EINVAL' ? '' : undefined,
+    )
+    if (name === undefined) continue
+    return /^python(\d+\.\d+)$/.exec(basename(name))?.[1]
+  }
+  return undefined
+}
+
+const run = promisify(execFile)
+
+/** Where sandboxes read a layer. */
+export interface PlacedLayer {
+  readonly folder: string
+  release(): Promise<void>
+}
+
+/** The folder of copies for sandboxes that cannot read the data folder. */
+export function copiesFolder(root: string): string {
+  return join(root, 'packages')
+}
+
+/**
+ * Returns a folder under which sandboxes can read a layer: its own when they can, else a copy in the folder for sandboxes,
+ * which all processes share. Hard links, where both are in one file system.
+ */
+export async function placeLayer(layer: Layer, root: Pick<SandboxRoot, 'folder' | 'privileged'>): Promise<PlacedLayer> {
+  const real = await realpath(layer.folder)
+  const isOpen = !root.privileged || (await unreachable(real, 'read')) === undefined
+  if (isOpen) return { folder: real, release: async () => undefined }
+  const shared = copiesFolder(root.folder)
+  await makeFolder(shared, 0o711)
+  const release = await useLayer(shared, layer)
+  return { folder: await copyLayer(layer, real, shared), release }
+}
+
+async function copyLayer(layer: Layer, real: string, shared: string): Promise<string> {
+  const place = join(shared, layer.digest)
+  if (await isIntact({ ...layer, folder: place }, { thorough: false })) return place
+  const beside = join(shared, `.copy-${randomBytes(6).toString('hex')}`)
+  try {
+    await copyTree(real, beside)
+    // What was there is not whole: something cleaned up in it.
+    await removeTree(place)
+    await rename(beside, place).catch((error: unknown) => {
+      if (!['EEXIST', 'ENOTEMPTY'].includes(codeOf(error) ?? '')) throw error
+    })
+  } finally {
+    await removeTree(beside)
+  }
+  return place
+}
+
+async function copyTree(from: string, to: string): Promise<void> {
+  try {
+    await run('cp', ['-a', '-l', from, to])
+  } catch {
+    await removeTree(to)
+    await run('cp', ['-a', from, to])
+  }
+}
