@@ -85,6 +85,7 @@ export const options = {
     summary: 'Where to write: a file, for run the folder of the files that the program wrote, - for stdout.',
   },
   force: { kind: 'flag', summary: 'Replace a file that exists.' },
+  update: { kind: 'flag', summary: 'Choose packages anew, and replace the lock files.' },
   private: { kind: 'flag', summary: 'Allow the URL to resolve to a private address.' },
   port: {
     kind: 'port',

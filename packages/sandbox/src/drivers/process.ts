@@ -81,7 +81,8 @@ async function prepare(options: ProcessOptions, languages: Languages, signal: Ab
   const outdated = Promise.withResolvers<void>()
   const missing = ({ packages = [] }: SandboxSpec): Refusal | undefined =>
     packages.map((kind) => opened.missing.get(kind)).find((refusal) => refusal !== undefined)
-  const inside = (spec: SandboxSpec, planned: Planned): Inside => insideOf(spec, planned, planner, languages)
+  const inside = (spec: SandboxSpec, planned: Planned): Inside =>
+    insideOf(spec, planned, planner, { languages, processors: processors ?? 1 })
   return launcherHost({
     ...planner,
     launcher,
@@ -116,12 +117,22 @@ function digestsOf({ packages = [] }: SandboxSpec, { layers }: OpenLayers): Pack
   return digests.length === 0 ? undefined : Object.fromEntries(digests)
 }
 
-/** Python looks for packages of its user there, after its own library; Node.js needs no variable. */
-function packagesEnvironment({ packages = [] }: SandboxSpec): { readonly [name: string]: string } {
-  return packages.includes('python') ? { PYTHONUSERBASE: layerPlaces.python } : {}
+/**
+ * Python looks for packages of its user there, after its own library; Node.js needs no variable. Caches of packages, such as
+ * the fonts of matplotlib, are no files of the program; and numpy would start a thread for each processor of the host.
+ */
+function packagesEnvironment({ packages = [] }: SandboxSpec, processors: number): { readonly [name: string]: string } {
+  if (!packages.includes('python')) return {}
+  const threads = String(Math.max(1, Math.floor(processors)))
+  return { PYTHONUSERBASE: layerPlaces.python, XDG_CACHE_HOME: '/work/.gantry/tmp', OMP_NUM_THREADS: threads }
 }
 
-function insideOf(spec: SandboxSpec, { plan }: Planned, { enforced }: Planner, languages: Languages): Inside {
+function insideOf(
+  spec: SandboxSpec,
+  { plan }: Planned,
+  { enforced }: Planner,
+  { languages, processors }: { readonly languages: Languages; readonly processors: number },
+): Inside {
   return {
     workspace: '/work',
     node: '/gantry/node',
@@ -129,7 +140,7 @@ function insideOf(spec: SandboxSpec, { plan }: Planned, { enforced }: Planner, l
     languages,
     env: {
       ...basicEnvironment('/work'),
-      ...packagesEnvironment(spec),
+      ...packagesEnvironment(spec, processors),
       ...(spec.network === 'none' ? {} : egressEnvironment(spec.network.allow)),
     },
     // A sandbox without its own uid shares the process count of this user, unless it is counted in its user namespace.

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ToolError } from '@gantry/contract'
-import { isObject, isText } from '@gantry/contract/internal/json'
+import { isObject } from '@gantry/contract/internal/json'
 import type { PackageKind } from '@gantry/core/internal/runtimes/runtime'
 import type { Runtimes } from '@gantry/core/internal/runtimes/runtimes'
 import { beginBuild, findLayer, isIntact, keepLayer, type Layer, removeTree } from './layer-store.ts'
@@ -22,6 +22,7 @@ import {
   findNpm,
   findPip,
   type PythonTarget,
+  readDescription,
   runClient,
   targetText,
   unavailable,
@@ -91,13 +92,9 @@ interface Made {
 export async function pythonOfSandboxes(runtimes: Pick<Runtimes, 'run'>, signal: AbortSignal): Promise<PythonTarget> {
   const program = { kind: 'code', language: 'python', code: describePython } as const
   const { outcome } = await runtimes.run({ program, runtime: 'process' }, signal)
-  const facts: unknown = JSON.parse(new TextDecoder().decode(outcome.stdout.bytes) || 'null')
-  if (!isObject(facts)) throw unavailable('The Python of the sandboxes did not say which version it is.')
-  const { implementation, version, machine, libc } = facts
-  if (!isText(implementation) || !isText(version) || !isText(machine) || !isText(libc)) {
-    throw unavailable('The Python of the sandboxes did not say which version it is.')
-  }
-  return { implementation, version, machine, libc }
+  const facts = readDescription(new TextDecoder().decode(outcome.stdout.bytes))
+  if (facts === undefined) throw unavailable('The Python of the sandboxes did not say which version it is.')
+  return facts
 }
 
 const quiet = ['--disable-pip-version-check', '--no-input', '--progress-bar', 'off'] as const
@@ -124,28 +121,15 @@ async function buildPython(
   const lock = known ?? (await choosePython(source, pip, { work, wheels, targetName }, options))
   const lockFile = join(folder, 'lock.txt')
   await writeFile(lockFile, lock.text)
-  if (known !== undefined) {
-    const get = [
-      ...pip,
-      'download',
-      ...quiet,
-      ...onlyWheels,
-      '--no-deps',
-      '--require-hashes',
-      '-d',
-      wheels,
-      '-r',
-      lockFile,
-    ]
-    await runPip(get as readonly string[] as ClientCommand, work, lock.count, options)
-  }
-  options.onProgress(`unpacking ${lock.count} packages`)
   const layer = join(folder, 'layer')
   const site = join(layer, 'lib', `python${target.version}`, 'site-packages')
   await mkdir(site, { recursive: true })
-  const place = ['--no-deps', '--require-hashes', '--no-index', '--find-links', wheels, '--no-compile', '--no-user']
-  const install = [...pip, 'install', ...quiet, ...onlyWheels, ...place, '--target', site, '-r', lockFile]
-  await runPip(install as readonly string[] as ClientCommand, work, undefined, options)
+  // What was just chosen is there already.
+  const from = known === undefined ? ['--no-index', '--find-links', wheels] : []
+  const place = [...from, '--no-deps', '--require-hashes', '--no-compile', '--no-user', '--target', site]
+  const verb = known === undefined ? 'unpacking' : 'downloading'
+  const stepOf = (_name: string, done: number): string => `${verb} ${Math.min(done, lock.count)} of ${lock.count}`
+  await runPip([...pip, 'install', ...quiet, ...onlyWheels, ...place, '-r', lockFile], work, stepOf, options)
   await compileLayer(pip, layer, work, options)
   return { lock, layer, warnings: [], target: targetName }
 }
@@ -165,8 +149,12 @@ async function choosePython(
 ): Promise<Lock> {
   const list = join(work, 'requirements.txt')
   await writeFile(list, `${source.list.join('\n')}\n`)
-  const command = [...pip, 'download', ...quiet, ...onlyWheels, '-d', wheels, '-r', list]
-  await runPip(command as readonly string[] as ClientCommand, work, undefined, options)
+  await runPip(
+    [...pip, 'download', ...quiet, ...onlyWheels, '-d', wheels, '-r', list],
+    work,
+    (name) => `choosing packages: ${name}`,
+    options,
+  )
   const files = await readdir(wheels)
   const locked = files.map(async (file) => {
     const [name = '', version = ''] = file.split('-')
@@ -181,7 +169,7 @@ async function choosePython(
 async function runPip(
   command: ClientCommand,
   folder: string,
-  count: number | undefined,
+  stepOf: (name: string, done: number) => string,
   options: BuildOptions,
 ): Promise<void> {
   let done = 0
@@ -189,14 +177,12 @@ async function runPip(
     const [, name] = /^(?:Collecting|Processing) ([A-Za-z0-9._-]+)/.exec(line) ?? []
     if (name === undefined) return
     done += 1
-    options.onProgress(
-      count === undefined ? `choosing packages: ${name}` : `downloading ${Math.min(done, count)} of ${count}`,
-    )
+    options.onProgress(stepOf(name, done))
   }
   const end = await runClient(command, {
     folder,
     signal: options.signal,
-    ...(command.includes('install') ? {} : { onLine }),
+    onLine,
   })
   if (end.code !== 0) throw clientFailure('pip', end)
 }

@@ -4,13 +4,13 @@ import { statSync } from 'node:fs'
 import { readlink, realpath, rename } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
-import { ToolError } from '@gantry/contract'
+import { type Issue, ToolError } from '@gantry/contract'
 import { codeOf } from '@gantry/core/internal/files/private-file'
 import type { PackageKind, Refusal } from '@gantry/core/internal/runtimes/runtime'
 import { programFolders } from '../languages/languages.ts'
 import { makeFolder, unreachable } from '../process/file-access.ts'
-import type { SandboxRoot } from '../process/sandbox-root.ts'
-import { findLayer, isIntact, type Layer, removeTree, useLayer } from './layer-store.ts'
+import { openSandboxRoot, type SandboxRoot } from '../process/sandbox-root.ts'
+import { findLayer, isIntact, type Layer, type PrunedLayers, pruneLayers, removeTree, useLayer } from './layer-store.ts'
 import { buildCommand, buildDigest, readLock } from './lock-files.ts'
 import { configuredKinds, type PackageOptions, type PackageSource, readPackages } from './package-lists.ts'
 
@@ -66,6 +66,21 @@ export interface PackageState {
   readonly bytes?: number
   readonly target?: string
   readonly problem?: Refusal
+}
+
+/** Every wrong list and lock file. */
+export async function packageIssues(options: PackageOptions): Promise<readonly Issue[]> {
+  const found: Issue[] = []
+  for (const kind of configuredKinds(options)) {
+    try {
+      const source = await readPackages(options, kind)
+      if (source !== undefined) await readLock(source)
+    } catch (error) {
+      if (!ToolError.is(error) || error.details?.issues === undefined) throw error
+      found.push(...error.details.issues)
+    }
+  }
+  return found
 }
 
 /** The state of each configured list; `thorough` reads every file of a layer. */
@@ -133,6 +148,28 @@ async function pythonVersion(rootfs: string): Promise<string | undefined> {
 }
 
 const run = promisify(execFile)
+
+/** Removes what no lock file of the lists names, and copies that no process uses. */
+export async function prunePackages(options: PackageOptions & { readonly root?: string }): Promise<PrunedLayers> {
+  const sources: PackageSource[] = []
+  const current: { kind: PackageKind; build: string }[] = []
+  for (const kind of configuredKinds(options)) {
+    const source = await readPackages(options, kind)
+    if (source === undefined) continue
+    sources.push(source)
+    const lock = await readLock(source)
+    if (lock !== undefined) current.push({ kind, build: buildDigest(source, lock) })
+  }
+  const [first] = sources
+  const own = first === undefined ? { removed: [], kept: [] } : await pruneLayers(first.store, current)
+  const root = await openSandboxRoot(options.root === undefined ? {} : { folder: options.root })
+  try {
+    if (root.privileged) await pruneLayers(copiesFolder(root.folder), [])
+    return own
+  } finally {
+    await root.close()
+  }
+}
 
 /** Where sandboxes read a layer. */
 export interface PlacedLayer {

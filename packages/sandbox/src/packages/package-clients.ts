@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import { realpath } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import { ToolError } from '@gantry/contract'
+import { isObject, isText } from '@gantry/contract/internal/json'
 import { programFolders } from '../languages/languages.ts'
 
 /** A command that starts a package client, such as pip. */
@@ -20,14 +21,28 @@ export interface PythonTarget {
   readonly libc: string
 }
 
-/** Prints the facts of an interpreter as JSON. */
+/** Prints the facts of an interpreter as JSON, and whether it has pip. */
 export const describePython = `
-import json, platform, sys
+import importlib.util, json, platform, sys
 print(json.dumps({
     'implementation': sys.implementation.name, 'version': '%d.%d' % sys.version_info[:2],
     'machine': platform.machine(), 'libc': platform.libc_ver()[0],
+    'pip': importlib.util.find_spec('pip') is not None,
 }))
 `
+
+/** Reads what `describePython` printed; undefined when it is anything else. */
+export function readDescription(text: string): (PythonTarget & { readonly hasPip: boolean }) | undefined {
+  try {
+    const facts: unknown = JSON.parse(text)
+    if (!isObject(facts)) return undefined
+    const { implementation, version, machine, libc, pip } = facts
+    if (!isText(implementation) || !isText(version) || !isText(machine) || !isText(libc)) return undefined
+    return { implementation, version, machine, libc, hasPip: pip === true }
+  } catch {
+    return undefined
+  }
+}
 
 export function targetText({ implementation, version, machine, libc }: PythonTarget): string {
   return `${implementation} ${version} ${machine} ${libc}`.trim()
@@ -100,38 +115,26 @@ export async function runClient(command: ClientCommand, { folder, signal, onLine
 
 /** Finds a pip that chooses packages for the target, because markers are judged by the interpreter that runs it. */
 export async function findPip(target: PythonTarget, options: RunOptions): Promise<ClientCommand> {
-  const found: string[] = []
+  const withPip: string[] = []
   let fitting: string | undefined
   for (const python of await programsNamed('python3', `python${target.version}`)) {
-    const facts = await runClient([python, '-I', '-c', describePython], options).catch(() => undefined)
+    const end = await runClient([python, '-c', describePython], options).catch(() => undefined)
     options.signal.throwIfAborted()
-    if (facts?.code !== 0) continue
-    found.push(python)
-    if (facts.output.trim() !== JSON.stringify(factsOf(target), null, 0).replaceAll(':', ': ').replaceAll(',', ', '))
-      continue
+    const facts = end?.code === 0 ? readDescription(end.output) : undefined
+    if (facts === undefined) continue
+    if (facts.hasPip) withPip.push(python)
+    if (targetText(facts) !== targetText(target)) continue
     fitting ??= python
-    if (await hasPip([python, '-m', 'pip'], options)) return [python, '-m', 'pip']
+    if (facts.hasPip) return [python, '-m', 'pip']
   }
+  const [other] = withPip
+  if (fitting !== undefined && other !== undefined) return [other, '-m', 'pip', '--python', fitting]
   if (fitting !== undefined) {
-    for (const python of found) {
-      const other: ClientCommand = [python, '-m', 'pip', '--python', fitting]
-      if (await hasPip(other, options)) return other
-    }
     const remedy = 'Debian: apt-get install python3-pip.'
     throw unavailable(`There is no pip for ${fitting}, which chooses and unpacks the packages. ${remedy}`)
   }
   const what = `Python ${target.version} (${targetText(target)}), which the sandboxes have`
   throw unavailable(`There is no ${what}, on this host; it is needed to choose packages. Install it with its pip.`)
-}
-
-function factsOf({ implementation, version, machine, libc }: PythonTarget): PythonTarget {
-  return { implementation, version, machine, libc }
-}
-
-async function hasPip(pip: ClientCommand, options: RunOptions): Promise<boolean> {
-  const end = await runClient([...pip, '--version'], options).catch(() => undefined)
-  options.signal.throwIfAborted()
-  return end?.code === 0
 }
 
 export async function findNpm(): Promise<ClientCommand> {

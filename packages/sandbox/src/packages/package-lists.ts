@@ -130,7 +130,7 @@ function dependenciesOf(content: string, path: string): readonly Line[] {
   return Object.entries(dependencies).map(([name, range]) => ({ text: `${name}@${range}`, at: `dependencies.${name}` }))
 }
 
-const pythonName = String.raw`[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?`
+const pythonName = '[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?'
 const pythonVersion = String.raw`(?:===|==|~=|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+`
 const pythonForm = new RegExp(
   [

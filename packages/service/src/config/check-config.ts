@@ -10,9 +10,11 @@ import {
 import { nearest } from '@gantry/core/internal/search/near'
 import { knowledgeBackend } from '@gantry/knowledge'
 import { sandboxedBackend } from '@gantry/sandbox/internal/backends/sandboxed'
+import type { PackageState } from '@gantry/sandbox/internal/packages/open-layers'
 import { builtinTools, createExecutor, demoTools, type ToolsFolder, webBackend } from '@gantry/tools'
 import type { ConfigRequest, LoadedConfig } from './config.ts'
 import { loadConfig } from './load.ts'
+import { packagesOf, packageWarnings, sandboxIssues } from './package-problems.ts'
 import { configError, isToolError, reading, throwingValue } from './problem.ts'
 
 /** Summary of a valid configuration. */
@@ -29,6 +31,8 @@ export interface ConfigSummary {
   readonly secrets: 'none' | 'yes'
   /** Loaded and refused tools of the folder of tools, when there is one. */
   readonly toolsFolder?: Omit<ToolsFolder, 'tools'>
+  /** The packages of sandboxes that are configured. */
+  readonly packages?: readonly PackageState[]
   readonly warnings: readonly string[]
 }
 
@@ -45,8 +49,12 @@ export async function checkConfig(request: ConfigRequest): Promise<ConfigSummary
   const gantry = reading(file, () => createExecutor({ ...options, tools: builtIn }))
   try {
     const issues = tools.flatMap((tool, index) => toolIssues(file, `/tools/${index}`, tool, gantry, backends))
-    refuse(file, [...issues, ...(await otherIssues(loaded, gantry, request.signal))])
-    return summaryOf(loaded, gantry.catalog.size)
+    const ofSandboxes = await sandboxIssues(loaded.options)
+    refuse(file, [...issues, ...(await otherIssues(loaded, gantry, request.signal)), ...ofSandboxes])
+    const packages = await packagesOf(loaded.options, true)
+    const summary = summaryOf(loaded, gantry.catalog.size)
+    if (packages.length === 0) return summary
+    return { ...summary, packages, warnings: [...summary.warnings, ...packageWarnings(packages)] }
   } finally {
     await gantry.close()
   }

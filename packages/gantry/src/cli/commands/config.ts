@@ -1,4 +1,5 @@
 import { ToolError } from '@gantry/contract'
+import type { PackageState } from '@gantry/sandbox/internal/packages/open-layers'
 import { checkConfig, reportOf } from '@gantry/service/internal/config/check-config'
 import { refusalText } from '@gantry/service/internal/config/compose'
 import { loadConfig } from '@gantry/service/internal/config/load'
@@ -24,10 +25,17 @@ export const checkConfigFile: Command = async ({ options }, io) => {
       ['policy', found.policy ? 'yes' : 'no'],
       ['limits', limits.length === 0 ? 'the defaults' : limits.join(', ')],
       ['secrets', found.secrets],
+      ...(found.packages ?? []).map((state) => [`${state.kind} packages`, packagesText(state)] as const),
     ]
     await io.out(rows.map(([name, value]) => `${safeLine(`${name}: ${value}`)}\n`).join(''))
   }
   return 0
+}
+
+function packagesText({ digest, packages, bytes = 0, target }: PackageState): string {
+  if (digest === undefined) return 'not usable; see the warning'
+  const size = `${packages} packages, ${Math.round(bytes / 1e6)} MB`
+  return `${digest.slice(0, 19)}, ${size}${target === undefined ? '' : `, for ${target}`}`
 }
 
 function folderText({ path, loaded, refused }: Pick<ToolsFolder, 'path' | 'loaded' | 'refused'>): string {
