@@ -13,6 +13,7 @@ import {
 import type { RuntimeVerdict } from '@gantry/core/internal/runtimes/runtimes'
 import { didYouMean } from '@gantry/core/internal/search/near'
 import type { Timing } from '../pools/timing.ts'
+import { lackingPackages } from './lacking-packages.ts'
 import type { RuntimeStatus } from './live-order.ts'
 import type { Profile } from './profiles.ts'
 
@@ -71,7 +72,7 @@ async function refusalOf(
   const { kind } = runtime
   const misfit = misfitOf(runtime, requirement)
   if (misfit !== undefined) return { kind, cause: 'request', ...misfit }
-  const lacking = lackingPackages(runtime, requirement)
+  const lacking = lackingPackages(runtime.packages, requirement.packages, requirement.profile.name)
   if (lacking !== undefined) return { kind, cause: 'packages', ...lacking }
   return lackOf(runtime, requirement, spec, probeOf)
 }
@@ -149,19 +150,6 @@ function misfitOf({ kind, isolation, elsewhere, programs }: Runtime, requirement
   if (programs.includes(program)) return undefined
   const remedy = program === 'wasi' ? "Set `profile: 'wasm'`, whose runtime runs WASI modules." : 'Use another runtime.'
   return { reason: `It cannot run a program given as ${program}.`, remedy }
-}
-
-/** Why an allowed runtime does not have what the configuration promises to the program. */
-function lackingPackages(
-  { packages: served = [] }: Runtime,
-  { packages = [], profile }: Requirement,
-): Refusal | undefined {
-  const lacking = packages.find((each) => !served.includes(each))
-  if (lacking === undefined) return undefined
-  return {
-    reason: `It cannot have the packages of runtimes.${lacking}.packages, which the profile ${profile.name} gives to such programs.`,
-    remedy: 'Use the runtime process, or a profile with `packages: false` for programs that need none.',
-  }
 }
 
 /** Why an allowed runtime cannot serve the request here. */
