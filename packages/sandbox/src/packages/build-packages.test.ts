@@ -4,7 +4,6 @@ import { appendFileSync, chmodSync, existsSync, mkdtempSync, readdirSync, readFi
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after } from 'node:test'
-import { sandboxTest } from '@gantry/conformance/internal/sandbox-test'
 import { ToolError } from '@gantry/contract'
 import type { RunAnswer } from '@gantry/core/internal/runtimes/runtimes'
 import { createSandboxes } from '../runtimes/create-sandboxes.ts'
@@ -13,7 +12,7 @@ import { type BuildOptions, type BuiltPackages, buildPackages, pythonOfSandboxes
 import { pruneLayers, removeTree } from './layer-store.ts'
 import type { PythonTarget } from './package-clients.ts'
 import { type PackageSource, readPackages } from './package-lists.ts'
-import { useWheels, writeSource, writeWheel } from './wheels.fixture.ts'
+import { packageTest, useWheels, writeSource, writeWheel } from './wheels.fixture.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'gantry-packages-'))
 const wheels = join(folder, 'wheels')
@@ -86,7 +85,7 @@ async function within<T>(options: SandboxOptions, work: (boxes: SandboxRuntimes)
   return work(boxes).finally(() => boxes.close())
 }
 
-sandboxTest('programs find built packages behind the library of Python, and the result names the layer', async () => {
+packageTest('programs find built packages behind the library of Python, and the result names the layer', async () => {
   const options = setting('shared')
   const made = await buildShared()
   assert.deepEqual([made.built, made.locked, made.layer.packages], [true, true, 2])
@@ -110,7 +109,7 @@ sandboxTest('programs find built packages behind the library of Python, and the 
   assert.deepEqual([again.built, again.layer.digest], [false, made.layer.digest])
 })
 
-sandboxTest('programs are refused until the packages are built, and run then without a new start', async () => {
+packageTest('programs are refused until the packages are built, and run then without a new start', async () => {
   const options = setting('late')
   await within(options, async (boxes) => {
     const error = await refusal(run(boxes))
@@ -123,7 +122,7 @@ sandboxTest('programs are refused until the packages are built, and run then wit
   })
 })
 
-sandboxTest('warm sandboxes and sessions have the packages', async () => {
+packageTest('warm sandboxes and sessions have the packages', async () => {
   const options = { ...setting('shared'), pool: { min: 1, max: 1 } }
   await buildShared()
   await within(options, async (boxes) => {
@@ -138,7 +137,7 @@ sandboxTest('warm sandboxes and sessions have the packages', async () => {
   })
 })
 
-sandboxTest('a runtime without packages is refused by name, and a profile without packages is not', async () => {
+packageTest('a runtime without packages is refused by name, and a profile without packages is not', async () => {
   const options = { ...setting('shared'), profiles: { open: { floor: 'none', unsafeHost: true } } } as const
   await buildShared()
   await within(options, async (boxes) => {
@@ -153,7 +152,7 @@ sandboxTest('a runtime without packages is refused by name, and a profile withou
   })
 })
 
-sandboxTest('a changed layer is refused, and the next build makes it anew', async () => {
+packageTest('a changed layer is refused, and the next build makes it anew', async () => {
   const options = await copied('changed')
   const [name = ''] = readdirSync(join(folder, 'changed')).filter((each) => /^[0-9a-f]{64}$/.test(each))
   const layer = { folder: join(folder, 'changed', name) }
@@ -168,7 +167,7 @@ sandboxTest('a changed layer is refused, and the next build makes it anew', asyn
   await within(options, async (boxes) => assert.deepEqual((await run(boxes)).outcome.exit, { code: 0 }))
 })
 
-sandboxTest(
+packageTest(
   'a package with another hash than the locked one is refused, and so is a lock with anything else in it',
   async () => {
     const options = await copied('hashes')
@@ -190,7 +189,7 @@ sandboxTest(
   },
 )
 
-sandboxTest('a package without a wheel is refused, and its code does not run', async () => {
+packageTest('a package without a wheel is refused, and its code does not run', async () => {
   const mark = join(folder, 'ran')
   writeSource(wheels, 'gantry_source', `open(${JSON.stringify(mark)}, 'w')`)
   const error = await refusal(build(setting('source', ['gantry_source'])))
@@ -199,7 +198,7 @@ sandboxTest('a package without a wheel is refused, and its code does not run', a
   assert.deepEqual(readdirSync(join(folder, 'source')), [])
 })
 
-sandboxTest('two builds at once make one layer, and a cancelled or killed one leaves nothing', async () => {
+packageTest('two builds at once make one layer, and a cancelled or killed one leaves nothing', async () => {
   const options = setting('both')
   const [one, other] = await Promise.all([build(options), build(options)])
   assert.equal(one.layer.digest, other.layer.digest)

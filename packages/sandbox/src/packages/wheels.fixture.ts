@@ -1,5 +1,16 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
+import { test } from 'node:test'
+import { noBubblewrap } from '@gantry/conformance/internal/sandbox-test'
+
+const findsPip = 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None)'
+const hasPip = spawnSync('/usr/bin/python3', ['-c', findsPip]).status === 0
+const skip = noBubblewrap ?? (hasPip ? undefined : 'pip is not installed; apt-get install python3-pip')
+
+/** A test that builds packages with pip; skipped, with the reason, where that cannot be. */
+export function packageTest(title: string, body: () => Promise<void>): void {
+  test(title, skip === undefined ? {} : { skip }, body)
+}
 
 const makeWheel = `
 import json, sys, zipfile

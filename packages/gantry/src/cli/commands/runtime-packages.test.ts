@@ -2,9 +2,8 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { sandboxTest } from '@gantry/conformance/internal/sandbox-test'
 import { removeTree } from '@gantry/sandbox/internal/packages/layer-store'
-import { useWheels, writeWheel } from '../../../../sandbox/src/packages/wheels.fixture.ts'
+import { packageTest, useWheels, writeWheel } from '../../../../sandbox/src/packages/wheels.fixture.ts'
 import { folderWith } from '../../../../service/src/config/config.fixture.ts'
 import { runCommandLine } from '../cli.ts'
 import { keptIo } from '../io.fixture.ts'
@@ -17,7 +16,7 @@ async function gantry(folder: string, ...line: string[]): Promise<{ code: number
 
 const configOf = (packages: readonly string[]): string => JSON.stringify({ runtimes: { python: { packages } } })
 
-sandboxTest('packages are built, checked, used by a call, and pruned when the list is another one', async () => {
+packageTest('packages are built, checked, used by a call, and pruned when the list is another one', async () => {
   using folder = folderWith({ 'gantry.config.json': configOf(['gantry_cli']) })
   const wheels = join(folder.path, 'wheels')
   writeWheel(wheels, 'gantry_cli', '1.0', { 'gantry_cli.py': 'number = 7\n' })
