@@ -165,6 +165,9 @@ packageTest('a changed layer is refused, and the next build makes it anew', asyn
   assert.match(error.message, /were changed after they were built/)
   assert.equal((await build(options)).built, true)
   await within(options, async (boxes) => assert.deepEqual((await run(boxes)).outcome.exit, { code: 0 }))
+  chmodSync(join(folder, 'changed'), 0o777)
+  const open = await refusal(within(options, (boxes) => run(boxes)))
+  assert.match(open.message, /The folder of packages, .*, can be written by others\. Name a folder/)
 })
 
 packageTest(

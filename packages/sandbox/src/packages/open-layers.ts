@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { statSync } from 'node:fs'
-import { readlink, realpath, rename } from 'node:fs/promises'
+import { readlink, realpath, rename, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
 import { type Issue, ToolError } from '@gantry/contract'
@@ -112,6 +112,11 @@ async function openLayer(
   watched.push(source.lock, source.store)
   const lock = await readLock(source)
   if (lock === undefined) return unbuilt(kind, 'are not built: there is no lock file')
+  const fault = await storeFault(source.store)
+  if (fault !== undefined) {
+    const remedy = 'Name a folder in runtimes.packagesFolder that only you can write.'
+    return { reason: `The folder of packages, ${source.store}, ${fault}.`, remedy }
+  }
   const layer = await findLayer(source.store, kind, buildDigest(source, lock))
   if (layer === undefined) return unbuilt(kind, 'are not built on this machine')
   if (!(await isIntact(layer, { thorough })))
@@ -123,6 +128,17 @@ async function openLayer(
     return { reason, remedy: `Run \`${buildCommand} --update\`.` }
   }
   return { source, layer }
+}
+
+const writableByOthers = 0o022
+
+/** Who can write to the folder of packages could put other packages there. */
+async function storeFault(store: string): Promise<string | undefined> {
+  const stats = await stat(store).catch(() => undefined)
+  if (stats === undefined) return undefined
+  if ((stats.mode & writableByOthers) !== 0) return 'can be written by others'
+  const own = process.getuid?.()
+  return stats.uid === own || stats.uid === 0 ? undefined : `belongs to uid ${stats.uid}`
 }
 
 function unbuilt(kind: PackageKind, words: string): Refusal {

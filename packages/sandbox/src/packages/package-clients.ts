@@ -169,22 +169,23 @@ export function clientFailure(client: string, { code, output }: ClientEnd): Tool
       `The file that ${client} got for ${shown(name)} does not have the hash of the lock file, so nothing was installed. If the package was meant to change, choose anew with --update.`,
     )
   }
-  const [, wanted] = /No matching distribution found for (.+)/.exec(output) ?? []
-  if (wanted !== undefined && !unreachable.test(output)) {
-    return unavailable(
-      `${client} found no wheel of ${shown(wanted)} for this Python. Source packages are never built, because that would run their code on this host; choose a version with a wheel, or build the wheel yourself and name its folder in pip's configuration.`,
-    )
-  }
-  const [, absent] = /(?:E404|ETARGET)[^\n]*?([@\w][\w./@-]*@\S+)/.exec(output) ?? []
-  if (absent !== undefined) return unavailable(`${client} found no package ${shown(absent)}.`)
   if (unreachable.test(output)) {
     return unavailable(
       `${client} could not reach its index. Check its configuration and the network, and try again.`,
       true,
     )
   }
-  const last = output.split('\n').findLast((line) => /^(?:ERROR:|npm (?:error|ERR!) )/.test(line)) ?? ''
-  const words = last.replace(/^(?:ERROR:|npm (?:error|ERR!))\s*/, '')
+  const [, wanted] = /No matching distribution found for (.+)/.exec(output) ?? []
+  if (wanted !== undefined) {
+    const hint = output.includes('(from versions: none)') ? ' Check the name, too: there is no version at all.' : ''
+    return unavailable(
+      `${client} found no wheel of ${shown(wanted)} for this Python.${hint} Source packages are never built, because that would run their code on this host; choose a version with a wheel, or build the wheel yourself and name its folder in pip's configuration.`,
+    )
+  }
+  const [, absent] = /(?:error 404 .*'|No matching version found for )([^'\s]+@[^'\s]*)/.exec(output) ?? []
+  if (absent !== undefined) return unavailable(`${client} found no package ${shown(absent)}.`)
+  const [, words = ''] =
+    /^(?:ERROR:|npm (?:error|ERR!) (?!code |errno |syscall |A complete log))\s*(.+)/m.exec(output) ?? []
   return unavailable(
     `${client} ended with exit code ${code ?? 'of a signal'}${words === '' ? '' : `: ${shown(words)}`}.`,
   )
@@ -197,6 +198,7 @@ function shown(text: string): string {
     .replace(/\p{Cc}/gu, ' ')
     .trim()
     .slice(0, 200)
+    .replace(/[.:]+$/, '')
 }
 
 export function unavailable(message: string, retryable = false): ToolError {
