@@ -174,7 +174,7 @@ async function runPip(
 ): Promise<void> {
   let done = 0
   const onLine = (line: string): void => {
-    const [, name] = /^(?:Collecting|Processing) ([A-Za-z0-9._-]+)/.exec(line) ?? []
+    const [, name] = /^(?:Collecting |Processing (?:\S*\/)?)([A-Za-z0-9._-]+)/.exec(line) ?? []
     if (name === undefined) return
     done += 1
     options.onProgress(stepOf(name, done))

@@ -32,7 +32,7 @@ export async function openLayers(options: PackageOptions, rootfs: string): Promi
   const releases: (() => Promise<void>)[] = []
   const watched: string[] = []
   for (const kind of configuredKinds(options)) {
-    const found = await openLayer(options, kind, rootfs, watched).catch(refusalOf)
+    const found = await openLayer(options, kind, rootfs, watched).catch((error: unknown) => refusalOf(kind, error))
     if ('reason' in found) missing.set(kind, found)
     else {
       layers.set(kind, found.layer)
@@ -90,7 +90,9 @@ export async function packageStates(
 ): Promise<readonly PackageState[]> {
   const states: PackageState[] = []
   for (const kind of configuredKinds(options)) {
-    const found = await openLayer(options, kind, options.rootfs ?? '/', [], thorough).catch(refusalOf)
+    const found = await openLayer(options, kind, options.rootfs ?? '/', [], thorough).catch((error: unknown) =>
+      refusalOf(kind, error),
+    )
     if ('reason' in found) states.push({ kind, problem: found })
     else {
       const { digest, packages, bytes, target } = found.layer
@@ -146,9 +148,12 @@ function unbuilt(kind: PackageKind, words: string): Refusal {
 }
 
 /** A wrong list or lock refuses the programs that need it, with the reason, and no others. */
-function refusalOf(error: unknown): Refusal {
-  if (!ToolError.is(error)) throw error
-  return { reason: error.message, remedy: `Correct that, then run \`${buildCommand}\`.` }
+function refusalOf(kind: PackageKind, error: unknown): Refusal {
+  if (ToolError.is(error)) return { reason: error.message, remedy: `Correct that, then run \`${buildCommand}\`.` }
+  const code = codeOf(error)
+  if (code === undefined) throw error
+  const reason = `The packages of runtimes.${kind}.packages cannot be read (${code}).`
+  return { reason, remedy: 'Let the user of this process read runtimes.packagesFolder.' }
 }
 
 /** The version that the name of the program says; undefined where it says none. */
