@@ -17,6 +17,7 @@ export const programs: readonly Program[] = [
   ...shells.map((name) => ({ name, package: name, use: 'completion' })),
   { name: 'bwrap', package: 'bubblewrap', use: 'sandboxes' },
   { name: '/usr/bin/python3', package: 'python3', use: 'sandboxes' },
+  { name: '/usr/bin/pip3', package: 'python3-pip', use: 'packages of sandboxes' },
   { name: 'postgres', package: 'postgresql', use: 'the service' },
   { name: 'redis-server', package: 'redis-server', use: 'the service' },
   { name: 'promtool', package: 'prometheus', use: 'metrics' },

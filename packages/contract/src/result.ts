@@ -68,6 +68,8 @@ export interface ResultRuntime {
   readonly image?: string
   /** The kind that another host selected, where the program ran on one. */
   readonly inner?: string
+  /** The digests of the configured packages that the program could use, by kind: `{python: 'sha256:…'}`. */
+  readonly packages?: { readonly python?: string; readonly node?: string }
 }
 
 /** The one outcome of a call, whatever it was. */

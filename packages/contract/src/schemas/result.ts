@@ -110,6 +110,11 @@ const runtime = {
     isolation: text,
     image: { ...text, description: 'The digest of the image of a container.' },
     inner: { ...text, description: 'The kind of runtime that another host selected.' },
+    packages: {
+      type: 'object',
+      description: 'The digests of the configured packages that the program could use, by kind.',
+      properties: { python: text, node: text },
+    },
   },
   required: ['kind', 'isolation'],
 } as const satisfies Shape<ResultRuntime>

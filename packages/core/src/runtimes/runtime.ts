@@ -20,6 +20,8 @@ export interface Runtime {
   readonly cost: number
   /** Supported kinds of program. */
   readonly programs: readonly Program['kind'][]
+  /** The kinds of configured packages that its sandboxes can have; none when absent. */
+  readonly packages?: readonly PackageKind[]
   /** The digest of the image that its sandboxes are made from; undefined before the first probe, and without an image. */
   image?(): string | undefined
   /** Approximate memory of an idle sandbox in bytes, as it was measured when the runtime was written. */
@@ -41,6 +43,9 @@ export interface Runtime {
   /** Ends every sandbox and removes all resources of the runtime; afterwards `open` rejects. */
   close(): Promise<void>
 }
+
+/** Where configured packages come from: an index of Python or of npm. */
+export type PackageKind = 'python' | 'node'
 
 /** The parameters needed to start a sandbox, without a program, so that pools can start one ahead of time. */
 export interface SandboxSpec {
@@ -65,6 +70,8 @@ export interface SandboxSpec {
   readonly gateway?: boolean
   /** The least isolation, for a runtime that has several. */
   readonly floor?: Isolation
+  /** The configured packages that programs of the sandbox find; only a runtime with `packages` is asked for any. */
+  readonly packages?: readonly PackageKind[]
 }
 
 /**
@@ -84,6 +91,8 @@ export interface Sandbox {
   readonly pausing?: Pausing
   /** The digest of the image that it was made from, when the runtime may have another one by now. */
   readonly image?: string
+  /** The digests of the packages that its programs find, by kind. */
+  readonly packages?: PackageDigests
   /** The runtime that another host selected for it; undefined until the end of the run where the host selects it with the job. */
   readonly within?: { readonly kind: string; readonly isolation: Isolation; readonly image?: string } | undefined
   run(job: SandboxJob, signal: AbortSignal): Promise<Outcome>
@@ -105,6 +114,9 @@ export interface Pausing {
   pause(signal: AbortSignal): Promise<void>
   resume(signal: AbortSignal): Promise<void>
 }
+
+/** Digests of built packages: `sha256:…`. */
+export type PackageDigests = { readonly [Kind in PackageKind]?: string }
 
 /** The program to run. */
 export type Program =

@@ -1,6 +1,6 @@
 import { type Isolation, type SandboxLimit, type SandboxLimits, type SandboxNetwork, ToolError } from '@gantry/contract'
 import type { Span } from '../tracing/tracer.ts'
-import type { Outcome, Program, Refusal, Sandbox, SandboxJob, SandboxSpec } from './runtime.ts'
+import type { Outcome, PackageDigests, Program, Refusal, Sandbox, SandboxJob, SandboxSpec } from './runtime.ts'
 
 /** Confinement requirements of a program, all optional; the profile `standard` by default. */
 export interface Confinement {
@@ -33,6 +33,7 @@ export interface RanIn {
     readonly isolation: Isolation
     readonly image?: string
     readonly inner?: string
+    readonly packages?: PackageDigests
   }
   /** Number of attempts to start a sandbox. */
   readonly attempts: number

@@ -133,14 +133,18 @@ export const commands = {
   },
   'runtime build': {
     summary:
-      'Build the image of sandboxes from Debian packages, and load it into Docker or containerd, or keep it for virtual machines.',
+      'Build the image of sandboxes from Debian packages, and load it into Docker or containerd, or keep it for virtual machines; or build the packages that the configuration lists.',
     notes: [
-      'No registry is contacted. The same packages give the same image, which is not loaded twice. Needs apt-get.',
+      'packages: what runtimes.python.packages and runtimes.node.packages list, by pip and npm, with locked hashes, for the runtime process.',
+      'Without a name it builds packages where they are configured and no engine is, and the image standard otherwise.',
+      'For an image no registry is contacted. The same packages give the same image, which is not loaded twice. Needs apt-get.',
       'python: Python, bash. node: JavaScript, TypeScript, bash. standard (default): both. full: C, C++ and Perl too.',
     ],
-    operands: [{ name: 'flavour', optional: true, completes: ['python', 'node', 'standard', 'full'] }],
-    options: ['engine', 'socket', 'engine-namespace', 'quiet', ...always],
+    operands: [{ name: 'flavour', optional: true, completes: ['packages', 'python', 'node', 'standard', 'full'] }],
+    options: ['engine', 'socket', 'engine-namespace', 'update', 'quiet', ...always],
     examples: [
+      { line: 'gantry runtime build packages', what: 'builds the packages of the configuration, as locked' },
+      { line: 'gantry runtime build packages --update', what: 'chooses them anew and writes the lock files' },
       { line: 'gantry runtime build', what: 'builds gantry/sandbox:standard' },
       { line: 'gantry runtime build --engine containerd', what: 'loads it into containerd' },
       { line: 'gantry runtime build --engine qemu', what: 'makes a kernel and a disk for virtual machines' },
@@ -168,8 +172,12 @@ export const commands = {
   },
   'runtime prune': {
     summary: 'Remove images of sandboxes that newer ones replaced, and containers whose owner has died.',
-    notes: ['An image that has a name of your own, or that a container uses, stays.'],
-    operands: [],
+    notes: [
+      'An image that has a name of your own, or that a container uses, stays.',
+      'packages: removes packages that no lock file of the configuration names and that no process uses.',
+      'Without a name it removes packages where they are configured and no engine is, and images otherwise.',
+    ],
+    operands: [{ name: 'what', optional: true, completes: ['packages'] }],
     options: ['engine', 'socket', 'engine-namespace', ...always],
     examples: [{ line: 'gantry runtime prune', what: 'prints what was removed' }],
   },

@@ -88,6 +88,7 @@ export const options = {
   force: { kind: 'flag', summary: 'Replace a file that exists.' },
   'key-stdin': { kind: 'flag', summary: 'Read the key from stdin.' },
   'plain-http': { kind: 'flag', summary: 'Send the key over plain http to another machine.' },
+  update: { kind: 'flag', summary: 'Choose packages anew, and replace the lock files.' },
   private: { kind: 'flag', summary: 'Allow the URL to resolve to a private address.' },
   port: {
     kind: 'port',

@@ -19,8 +19,8 @@ import { limitNames } from '@gantry/sandbox/internal/selection/limits'
 /** Changes when one side would no longer understand the other. */
 export const protocolVersion = 1
 
-/** A spec as it crosses: without a network, because egress stays with the side that has the policy. */
-export type WireSpec = Omit<SandboxSpec, 'network' | 'dial'>
+/** A spec as it crosses: without a network, because egress stays with the side that has the policy, and without packages, because a host has its own. */
+export type WireSpec = Omit<SandboxSpec, 'network' | 'dial' | 'packages'>
 
 const amounts = Object.fromEntries(limitNames.map((name) => [name, whole(0)]))
 const specCheck = optionsCheck<WireSpec>({

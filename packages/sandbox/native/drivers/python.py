@@ -30,11 +30,27 @@ import math  # noqa: F401
 import os
 import random
 import re  # noqa: F401
+import site
 import sys
 import threading
 import time
 import traceback
 import types
+
+def find_packages():
+    """Adds the packages of the host's configuration where those of a user are: behind the library, before the system's."""
+    base = os.environ.get('PYTHONUSERBASE')
+    if base is None:
+        return
+    folder = f'{base}/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages'
+    if not os.path.isdir(folder):
+        sys.exit(f'gantry: no packages for Python {sys.version.split()[0]}; run `gantry runtime build packages --update`')
+    before = list(sys.path)
+    site.addsitedir(folder)
+    added = [path for path in sys.path if path not in before]
+    place = next((at for at, path in enumerate(before) if path.endswith('-packages')), len(before))
+    sys.path[:] = [*before[:place], *added, *before[place:]]
+
 
 OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, OWN_FOLDER)
@@ -327,6 +343,7 @@ def rehearse():
 
 def main():
     open_streams()
+    find_packages()
     if 'gateway' in sys.argv[1:]:
         import python_faults  # noqa: F401  They take longer to load than most programs run.
         import python_gateway  # noqa: F401

@@ -3,6 +3,8 @@ import { type Isolation, type SandboxLimits, ToolError } from '@gantry/contract'
 import { follow, onAbort } from '@gantry/core/internal/resilience/abort'
 import type {
   Outcome,
+  PackageDigests,
+  PackageKind,
   Probe,
   Program,
   Refusal,
@@ -25,6 +27,8 @@ export interface PreparedHost extends Pick<Planner, 'version' | 'enforced' | 're
   readonly found?: LanguagesFound
   /** The digest of the image that sandboxes are made from, where they are. */
   readonly image?: string
+  /** The digests of the packages that programs of a spec find. */
+  packages?(spec: SandboxSpec): PackageDigests | undefined
   /** The system that programs see, when it is not the host's. */
   readonly rootfs?: string
   /** Resolves when what was checked may not hold any more: the next sandbox prepares anew. Its sandboxes go on. */
@@ -51,6 +55,8 @@ interface LauncherRuntimeOptions {
   readonly isolation: Isolation
   readonly cost: number
   readonly found: LanguagesFound
+  /** The kinds of packages that its sandboxes can have. */
+  readonly packages?: readonly PackageKind[]
   /** Whether the probe attacks the sandbox from the inside; false for a runtime that isolates nothing. */
   readonly guarded: boolean
   /** Memory of an idle sandbox; that of a process when absent. */
@@ -76,7 +82,7 @@ export function processIdleBytes({ language }: SandboxSpec): number {
 
 /** A runtime whose sandboxes the launcher starts. The launcher ends with the thread that started it: use the main thread. */
 export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
-  const { kind, isolation, cost, found, guarded, idleBytes = processIdleBytes } = options
+  const { kind, isolation, cost, found, packages = [], guarded, idleBytes = processIdleBytes } = options
   const open = new Set<Promise<unknown>>()
   const closing = new AbortController()
   let prepared: Promise<PreparedHost> | undefined
@@ -140,6 +146,7 @@ export function launcherRuntime(options: LauncherRuntimeOptions): Runtime {
     isolation,
     cost,
     programs: ['code', 'argv', 'script'],
+    packages,
     image: () => machine?.image,
     idleBytes,
     probe: (signal) => probeByTrial({ start: counted, signal, guarded, languages, ground: () => preparedHost(signal) }),
@@ -174,7 +181,9 @@ function refusalOf(spec: SandboxSpec, found: LanguagesFound): Refusal | undefine
   return { reason: 'No egress is configured for this sandbox.', remedy: 'Give the executor `egress`.' }
 }
 
-interface LauncherHost extends Pick<Planner, 'version' | 'enforced' | 'plan' | 'refuses' | 'close'> {
+interface LauncherHost
+  extends Pick<Planner, 'version' | 'enforced' | 'plan' | 'refuses' | 'close'>,
+    Pick<PreparedHost, 'outdated' | 'packages'> {
   /** The launcher's path. */
   readonly launcher: string
   readonly rootfs?: string
@@ -225,7 +234,11 @@ async function startSandbox(machine: PreparedHost, spec: SandboxSpec, signal: Ab
     const waiting = step === undefined ? 'none' : planned.counted ? 'counted' : 'uncounted'
     const jobOf = (job: SandboxJob) => launchJob(job, spec, inside, waiting)
     const { enforced } = planned
-    const made = machine.image === undefined ? {} : { image: machine.image }
+    const packages = machine.packages?.(spec)
+    const made = {
+      ...(machine.image === undefined ? {} : { image: machine.image }),
+      ...(packages === undefined ? {} : { packages }),
+    }
     return launchedSandbox({ id, spec, launched, enforced, ...made, jobOf, released: release })
   } catch (error) {
     await launched?.dispose()

@@ -3,6 +3,7 @@ import { isObject } from '@gantry/contract/internal/json'
 import { follow } from '@gantry/core/internal/resilience/abort'
 import type {
   Outcome,
+  PackageDigests,
   ProgramGateway,
   ProgramMessage,
   Sandbox,
@@ -19,8 +20,9 @@ export interface SandboxTraits {
   readonly launched: Launched
   /** The enforced limits, each with its mechanism. */
   readonly enforced: Outcome['enforced']
-  /** As `Sandbox` has it. */
+  /** As `Sandbox` has them. */
   readonly image?: string
+  readonly packages?: PackageDigests
   /** The job for the launcher: steps and files, or a line for the warm interpreter. */
   jobOf(job: SandboxJob): LaunchJob
   /** Called once, after the sandbox is removed. */
@@ -34,7 +36,16 @@ interface Ran {
 }
 
 /** A sandbox behind a launcher, shared by all launcher runtimes. */
-export function launchedSandbox({ id, spec, launched, enforced, image, jobOf, released }: SandboxTraits): Sandbox {
+export function launchedSandbox({
+  id,
+  spec,
+  launched,
+  enforced,
+  image,
+  packages,
+  jobOf,
+  released,
+}: SandboxTraits): Sandbox {
   const { memoryBytes, pausing, kill } = launched
   let used = false
   const ended = launched.ended.then(async () => released())
@@ -80,6 +91,7 @@ export function launchedSandbox({ id, spec, launched, enforced, image, jobOf, re
     id,
     ended,
     ...(image === undefined ? {} : { image }),
+    ...(packages === undefined ? {} : { packages }),
     ...(memoryBytes === undefined ? {} : { memoryBytes }),
     ...(pausing === undefined ? {} : { pausing }),
     ...(kill === undefined ? {} : { kill }),

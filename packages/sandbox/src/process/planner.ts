@@ -2,7 +2,7 @@ import { chownSync, mkdirSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type SandboxLimit, type SandboxLimits, ToolError } from '@gantry/contract'
-import type { Refusal, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
+import type { PackageKind, Refusal, SandboxSpec } from '@gantry/core/internal/runtimes/runtime'
 import type { LaunchPlan } from '../launcher/launcher.ts'
 import { type Bubblewrap, bubblewrapArguments, findBubblewrap, unavailable } from './bubblewrap.ts'
 import { type Cgroups, cgroupRemedy, createCgroups } from './cgroups.ts'
@@ -13,13 +13,15 @@ import { type Filter, writeFilters } from './seccomp/filters.ts'
 import { claimUids, type Uids } from './uids.ts'
 import { countPlanners, createUserQuotas, type QuotaShare, type UserQuotas } from './user-quotas.ts'
 
-export interface PlannerOptions extends RootFileSystemOptions {
+export interface PlannerOptions extends Omit<RootFileSystemOptions, 'layers'> {
   /** Host folder for sandbox files; see `openSandboxRoot`. */
   readonly sandboxRoot?: string
   /** Path of bubblewrap, when it is not on the PATH. */
   readonly bubblewrap?: string
   /** Processors that a sandbox may use at a time; 1 when absent. */
   readonly processors?: number
+  /** Makes folders with packages readable for sandboxes; called once, with the folder for sandbox files. */
+  readonly placeLayers?: (root: SandboxRoot) => Promise<ReadonlyMap<PackageKind, string>>
   readonly signal: AbortSignal
 }
 
@@ -77,7 +79,8 @@ async function prepare(root: SandboxRoot, options: PlannerOptions, closers: (() 
   const { processors = 1 } = options
   const cgroups = await createCgroups({ owner: root.owner, processors, announce })
   closers.push(cgroups.close)
-  const system = await prepareRootFileSystem(root, options)
+  const { placeLayers = async () => new Map<PackageKind, string>(), ...rest } = options
+  const system = await prepareRootFileSystem(root, { ...rest, layers: await placeLayers(root) })
   const filters = await writeFilters(root.run)
   const parts: Parts = { root, uids, quotas, bubblewrap, cgroups, system, filters }
   const enforced = enforcedBy(cgroups)
@@ -236,10 +239,11 @@ function refusalOf({ strict, network }: SandboxSpec, cgroups: Cgroups): Refusal 
   return { reason: [reason, ...cgroups.missing.slice(0, 1)].join(' '), remedy: cgroupRemedy }
 }
 
-/** Adds Node for languages that use it, and CA certificates for sandboxes with a network. */
-function systemFor({ language, network }: SandboxSpec, system: SystemArguments): string[] {
+/** Adds Node for languages that use it, packages, and CA certificates for sandboxes with a network. */
+function systemFor({ language, network, packages = [] }: SandboxSpec, system: SystemArguments): string[] {
   const node = language === undefined || withoutNode.includes(language) ? [] : system.node
-  return [...system.base, ...node, ...(network === 'none' ? [] : system.network)]
+  const layers = packages.flatMap((kind) => system.layers.get(kind) ?? [])
+  return [...system.base, ...node, ...layers, ...(network === 'none' ? [] : system.network)]
 }
 
 /** Languages that never use Node; configured languages may name it in their commands. */

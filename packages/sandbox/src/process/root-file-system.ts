@@ -3,8 +3,9 @@ import { chmodSync, copyFileSync, lstatSync, mkdirSync, readdirSync, readlinkSyn
 import { chmod, copyFile, lstat, open, readdir, readlink, stat, symlink, writeFile } from 'node:fs/promises'
 import { dirname, isAbsolute, join, normalize, resolve } from 'node:path'
 import { promisify } from 'node:util'
-import { ToolError } from '@gantry/contract'
+import { type Issue, ToolError } from '@gantry/contract'
 import { isAbsent } from '@gantry/core/internal/files/private-file'
+import type { PackageKind } from '@gantry/core/internal/runtimes/runtime'
 import { copyFileOpen, copyFolder, makeFolder, reachable, unreachable } from './file-access.ts'
 import type { SandboxRoot } from './sandbox-root.ts'
 
@@ -19,12 +20,20 @@ export interface RootFileSystemOptions {
   readonly rootfs?: string
   /** Further host folders, mounted read-only under the same path; programs can connect to sockets in them. */
   readonly readOnlyFolders?: readonly string[]
+  /** Folders with packages, which the sandboxes can read; each is mounted where its interpreter looks. */
+  readonly layers?: ReadonlyMap<PackageKind, string>
+}
+
+/** Where the interpreters look for packages: Python by PYTHONUSERBASE, Node.js from /work upwards. */
+export const layerPlaces: { readonly [Kind in PackageKind]: string } = {
+  python: '/gantry/python',
+  node: '/node_modules',
 }
 
 /** Host folders with programs and libraries, without data of this machine. */
 const hostFolders = ['usr', 'bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32']
 /** Folders that the sandbox provides, whatever a root file system contains. */
-const ownFolders = ['proc', 'dev', 'sys', 'run', 'tmp', 'work', 'gantry']
+const ownFolders = ['proc', 'dev', 'sys', 'run', 'tmp', 'work', 'gantry', 'node_modules']
 
 /**
  * Files in /proc that no sandboxed program needs: boot options, which may contain passwords, addresses, keys and activity of
@@ -39,6 +48,8 @@ export interface SystemArguments {
   readonly network: readonly string[]
   /** For JavaScript and TypeScript: Node. */
   readonly node: readonly string[]
+  /** For programs that find packages, by kind. */
+  readonly layers: ReadonlyMap<PackageKind, readonly string[]>
 }
 
 /**
@@ -54,6 +65,11 @@ export async function prepareRootFileSystem(
   await symlink('/work/.gantry/tmp', join(folder, 'tmp'))
   const system = options.rootfs === undefined ? await hostSystem(folder) : await ownSystem(root, folder, options.rootfs)
   await copyPrograms(join(folder, 'gantry'), options)
+  const layers = new Map<PackageKind, readonly string[]>()
+  for (const [kind, path] of options.layers ?? []) {
+    await makeFolder(join(folder, layerPlaces[kind]), openMode)
+    layers.set(kind, ['--ro-bind', path, layerPlaces[kind]])
+  }
   return {
     base: [
       ...['--ro-bind', folder, '/', ...system.binds],
@@ -63,6 +79,7 @@ export async function prepareRootFileSystem(
     ],
     network: system.certificates,
     node: await nodeProgram(root, options),
+    layers,
   }
 }
 
@@ -81,7 +98,8 @@ async function hostSystem(folder: string): Promise<System> {
 }
 
 async function ownSystem(root: SandboxRoot, folder: string, rootfs: string): Promise<System> {
-  await checkReach(root, rootfs, '/rootfs')
+  const fault = await reachFault(rootfs, root.privileged)
+  if (fault !== undefined) throw wrong('/rootfs', fault)
   const names = (await readdir(rootfs)).filter((name) => !ownFolders.includes(name))
   const binds = (await Promise.all(names.map((name) => entry(rootfs, name, folder)))).flat()
   if (names.includes('etc')) return { binds, certificates: [] }
@@ -105,27 +123,51 @@ async function entry(base: string, name: string, folder: string): Promise<string
 
 async function extraFolders(root: SandboxRoot, folder: string, options: RootFileSystemOptions): Promise<string[]> {
   const { rootfs, readOnlyFolders = [] } = options
-  const taken = [...ownFolders, 'etc', ...(rootfs === undefined ? hostFolders : await readdir(rootfs))]
+  const taken = await takenNames(rootfs)
   for (const [index, path] of readOnlyFolders.entries()) {
-    const place = `/readOnlyFolders/${index}`
-    const [, top = ''] = path.split('/')
-    if (normalize(path) !== path || !isAbsolute(path) || top === '' || taken.includes(top)) {
-      throw wrong(place, `${path} is not a plain absolute path, or is in /${top}, which a sandbox has of its own.`)
-    }
-    await checkReach(root, path, place)
+    const fault = placeFault(path, taken) ?? (await reachFault(path, root.privileged))
+    if (fault !== undefined) throw wrong(`/readOnlyFolders/${index}`, fault)
     await makeFolder(join(folder, path), openMode)
   }
   return readOnlyFolders.flatMap((path) => ['--ro-bind', path, path])
 }
 
-async function checkReach({ privileged }: SandboxRoot, folder: string, place: string): Promise<void> {
-  const closed = await unreachable(folder, 'read').catch((error: unknown) => {
-    if (isAbsent(error)) throw wrong(place, `${folder} does not exist.`)
+/** The top folders that no folder of the host can be mounted in. */
+async function takenNames(rootfs: string | undefined): Promise<readonly string[]> {
+  return [...ownFolders, 'etc', ...(rootfs === undefined ? hostFolders : await readdir(rootfs))]
+}
+
+function placeFault(path: string, taken: readonly string[]): string | undefined {
+  const [, top = ''] = path.split('/')
+  if (normalize(path) === path && isAbsolute(path) && top !== '' && !taken.includes(top)) return undefined
+  return `${path} is not a plain absolute path, or is in /${top}, which a sandbox has of its own.`
+}
+
+async function reachFault(folder: string, privileged: boolean): Promise<string | undefined> {
+  try {
+    const closed = await unreachable(folder, 'read')
+    if (!privileged || closed === undefined) return undefined
+    return `${folder} cannot be read by sandboxes, because other users cannot access ${closed}.`
+  } catch (error) {
+    if (isAbsent(error)) return `${folder} does not exist.`
     throw error
-  })
-  if (privileged && closed !== undefined) {
-    throw wrong(place, `${folder} cannot be read by sandboxes, because other users cannot access ${closed}.`)
   }
+}
+
+/** Every wrong folder of the options, as the first sandbox would find them, without starting one. */
+export async function folderIssues({
+  rootfs,
+  readOnlyFolders = [],
+}: Pick<RootFileSystemOptions, 'rootfs' | 'readOnlyFolders'>): Promise<readonly Issue[]> {
+  const privileged = process.getuid?.() === 0
+  const fault = rootfs === undefined ? undefined : await reachFault(rootfs, privileged)
+  if (fault !== undefined) return [{ path: '/rootfs', message: fault }]
+  const taken = await takenNames(rootfs)
+  const found = readOnlyFolders.map(async (path, index): Promise<readonly Issue[]> => {
+    const message = placeFault(path, taken) ?? (await reachFault(path, privileged))
+    return message === undefined ? [] : [{ path: `/readOnlyFolders/${index}`, message }]
+  })
+  return (await Promise.all(found)).flat()
 }
 
 /** Copies the init and the drivers; `node` is a mount point, over which Node is bound when a sandbox needs it. */
@@ -217,6 +259,7 @@ const written: { readonly [name: string]: string } = {
 
 /** Files that interpreters, the dynamic loader and TLS libraries read; none identifies the host. */
 const copied = [
+  'fonts/fonts.conf',
   'ld.so.cache',
   'localtime',
   'mime.types',

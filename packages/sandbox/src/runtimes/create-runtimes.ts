@@ -5,6 +5,7 @@ import {
   isIsolation,
   isolations,
   type Outcome,
+  type PackageKind,
   type Probe,
   type Runtime,
   type Sandbox,
@@ -222,7 +223,10 @@ function traitsOf({ program, gateway }: Pick<SandboxRequest, 'program' | 'gatewa
 }
 
 /** The runtime as a result names it; for a sandbox on another host, the runtime that was selected there. */
-function nameOf(runtime: Runtime, { within, image: own }: Pick<Sandbox, 'within' | 'image'> = {}): RanIn['runtime'] {
+function nameOf(
+  runtime: Runtime,
+  { within, image: own, packages }: Pick<Sandbox, 'within' | 'image' | 'packages'> = {},
+): RanIn['runtime'] {
   const { kind } = runtime
   const { isolation, image } = within ?? { isolation: runtime.isolation, image: own ?? runtime.image?.() }
   return {
@@ -230,6 +234,7 @@ function nameOf(runtime: Runtime, { within, image: own }: Pick<Sandbox, 'within'
     isolation,
     ...(image === undefined ? {} : { image }),
     ...(within === undefined ? {} : { inner: within.kind }),
+    ...(packages === undefined ? {} : { packages }),
   }
 }
 
@@ -266,16 +271,18 @@ function usualProfile({ runtime }: Confinement): string {
 function planOf(
   { kind, language, session, gateway }: ProgramTraits,
   confinement: Confinement,
-  { profiles, limits, maxLimits }: RuntimesSettings,
+  { profiles, limits, maxLimits, packages: configured }: RuntimesSettings,
 ): Plan {
   const { runtime, deterministic, dial } = confinement
   const profile = profileOf(confinement.profile ?? usualProfile(confinement), profiles)
   const network = networkOf(confinement.network, profile)
+  const packages = profile.packages ? packagesFor(kind, language, gateway === true, configured) : []
   return {
     requirement: {
       profile,
       floor: floorOf(confinement, profile),
       program: kind,
+      ...(packages.length === 0 ? {} : { packages }),
       ...(runtime === undefined ? {} : { runtime }),
     },
     spec: {
@@ -287,8 +294,31 @@ function planOf(
       ...(profile.strict ? { strict: true } : {}),
       ...(session === true ? { session: true } : {}),
       ...(gateway === true ? { gateway: true } : {}),
+      ...(packages.length === 0 ? {} : { packages }),
     },
   }
+}
+
+/** The kinds that a language finds packages of; commands, and code in a shell, may start either interpreter. */
+const packagesOf: { readonly [language: string]: readonly PackageKind[] } = {
+  python: ['python'],
+  javascript: ['node'],
+  typescript: ['node'],
+  bash: ['python', 'node'],
+}
+
+/**
+ * The configured packages that a program must find. A program over tools in JavaScript has no modules at all, so it needs
+ * none; a WASI module has no interpreter.
+ */
+function packagesFor(
+  kind: ProgramTraits['kind'],
+  language: string | undefined,
+  isOverTools: boolean,
+  configured: readonly PackageKind[],
+): readonly PackageKind[] {
+  if (kind === 'wasi' || (isOverTools && language !== 'python')) return []
+  return configured.filter((each) => kind !== 'code' || packagesOf[language ?? '']?.includes(each) === true)
 }
 
 function profileOf(name: string, profiles: ReadonlyMap<string, Profile>): Profile {

@@ -3,6 +3,7 @@ import type { RuntimeInfo, Runtimes, RuntimeVerdict } from '@gantry/core/interna
 import { createProcessRuntime } from '../drivers/process.ts'
 import { createUnsafeHostRuntime } from '../drivers/unsafe-host.ts'
 import { createLanguages } from '../languages/languages.ts'
+import { configuredKinds, type PackageOptions } from '../packages/package-lists.ts'
 import { knownKinds } from '../selection/select.ts'
 import { createSessions } from '../sessions/sessions.ts'
 import { createRuntimes } from './create-runtimes.ts'
@@ -14,13 +15,20 @@ import { checkSandboxOptions, type SandboxOptions, type SandboxRuntimes } from '
  */
 export function createSandboxes(options: SandboxOptions = {}): SandboxRuntimes {
   checkSandboxOptions(options)
-  const { use = [], root, rootfs, readOnlyFolders, processors, languages: rows, sessions: times, ...rest } = options
+  const { use = [], root, rootfs, readOnlyFolders, processors, languages: rows, sessions: times, ...others } = options
+  const { python, node, packagesFolder, ...rest } = others
+  const packages: PackageOptions = {
+    ...(python === undefined ? {} : { python }),
+    ...(node === undefined ? {} : { node }),
+    ...(packagesFolder === undefined ? {} : { packagesFolder }),
+  }
   const languages = createLanguages(rows)
   const place = root === undefined ? {} : { root }
   const own: readonly Runtime[] = [
     createProcessRuntime({
       ...place,
       languages,
+      packages,
       ...(rootfs === undefined ? {} : { rootfs }),
       ...(readOnlyFolders === undefined ? {} : { readOnlyFolders }),
       ...(processors === undefined ? {} : { processors }),
@@ -29,7 +37,7 @@ export function createSandboxes(options: SandboxOptions = {}): SandboxRuntimes {
   ]
   const replaced = new Set(use.map(({ kind }) => kind))
   const runtimes = [...use, ...own.filter(({ kind }) => !replaced.has(kind))]
-  const all = createRuntimes({ ...rest, runtimes })
+  const all = createRuntimes({ ...rest, runtimes, packages: configuredKinds(packages) })
   const { timing } = rest
   const sessions = createSessions(all, { ...times, ...(timing === undefined ? {} : { timing }) })
   const close = async (): Promise<void> => {

@@ -1,11 +1,12 @@
 import type { Issue, JsonSchema, SandboxLimits } from '@gantry/contract'
 import { isObject, isText } from '@gantry/contract/internal/json'
 import { isFunction } from '@gantry/core/internal/json/plain'
-import { type Check, callback, either, having, listOf, part, whole } from '@gantry/core/internal/options/option'
+import { type Check, callback, either, having, listOf, oneOf, part, whole } from '@gantry/core/internal/options/option'
 import { checkOptions, type OptionsShape, optionsCheck, refuse } from '@gantry/core/internal/options/options'
-import type { Runtime } from '@gantry/core/internal/runtimes/runtime'
+import type { PackageKind, Runtime } from '@gantry/core/internal/runtimes/runtime'
 import type { Runtimes } from '@gantry/core/internal/runtimes/runtimes'
 import type { LanguageRow, Languages } from '../languages/languages.ts'
+import { type PackageOptions, packageChecks } from '../packages/package-lists.ts'
 import { defaultPools, type PoolFault, type PoolsSettings } from '../pools/pools.ts'
 import { systemTiming, type Timing } from '../pools/timing.ts'
 import { absoluteMaxima, defaultLimits, defaultMaxima, limitIssues, limitsSchema } from '../selection/limits.ts'
@@ -29,6 +30,8 @@ export interface RuntimesOptions {
   readonly timing?: Timing
   /** Source of randomness for the delay between starts. */
   readonly random?: () => number
+  /** The kinds of packages that are configured; programs of their languages run only where they are. */
+  readonly packages?: readonly PackageKind[]
 }
 
 /** Options with all defaults applied. */
@@ -41,6 +44,7 @@ export interface RuntimesSettings {
   readonly onFault: (fault: PoolFault) => void
   readonly timing: Timing
   readonly random: () => number
+  readonly packages: readonly PackageKind[]
 }
 
 /** Node's timers overflow above this and fire at once. */
@@ -61,7 +65,7 @@ const runtimesList = listOf(
     'a runtime',
   ),
 )
-const shared: Omit<OptionsShape<RuntimesOptions>['members'], 'runtimes'> = {
+const shared: Omit<OptionsShape<RuntimesOptions>['members'], 'runtimes' | 'packages'> = {
   profiles: true,
   limits: true,
   maxLimits: true,
@@ -74,13 +78,20 @@ const shared: Omit<OptionsShape<RuntimesOptions>['members'], 'runtimes'> = {
   random: callback,
 }
 const runtimesCheck = optionsCheck<RuntimesOptions>({
-  members: { runtimes: runtimesList, ...shared },
+  members: { runtimes: runtimesList, packages: { type: 'array', items: oneOf('python', 'node') }, ...shared },
   required: ['runtimes'],
 })
 
 /** Applies the defaults, or throws CONFIG_INVALID with the path of each invalid option. */
 export function settingsOf(options: RuntimesOptions): RuntimesSettings {
-  const { runtimes, pool, onFault = () => undefined, timing = systemTiming, random = Math.random } = options
+  const {
+    runtimes,
+    pool,
+    onFault = () => undefined,
+    timing = systemTiming,
+    random = Math.random,
+    packages = [],
+  } = options
   const kinds = runtimes.map(({ kind }) => kind)
   const { issues, profiles, maxLimits } = readShared(options, kinds)
   refuse('options of runtimes', [...runtimesCheck.issues(options, ''), ...kindIssues(kinds), ...issues])
@@ -93,12 +104,13 @@ export function settingsOf(options: RuntimesOptions): RuntimesSettings {
     onFault,
     timing,
     random,
+    packages,
   }
 }
 
 /** Checks that span several options: profiles, limits within their maxima, and the bounds of the pool. */
 function readShared(
-  { profiles, limits, maxLimits: most, pool }: Omit<RuntimesOptions, 'runtimes'>,
+  { profiles, limits, maxLimits: most, pool }: Omit<RuntimesOptions, 'runtimes' | 'packages'>,
   kinds: readonly string[],
 ) {
   const maxLimits: SandboxLimits = { ...defaultMaxima, ...stated(most) }
@@ -133,7 +145,7 @@ function stated<T extends object>(given: T | undefined): T | undefined {
 }
 
 /** Sandbox options of an executor; all are optional. */
-export interface SandboxOptions extends Omit<RuntimesOptions, 'runtimes'> {
+export interface SandboxOptions extends Omit<RuntimesOptions, 'runtimes' | 'packages'>, PackageOptions {
   /** Runtimes in addition to `process`, `wasm` and `unsafe_host`; one of the same kind replaces it. */
   readonly use?: readonly Runtime[]
   /** Host folder for sandbox files; a private folder under the system's temporary folder when absent. */
@@ -166,6 +178,8 @@ const members: OptionsShape<SandboxOptions>['members'] = {
   rootfs: folder,
   readOnlyFolders: { type: 'array', items: folder },
   processors: { type: 'number', exclusiveMinimum: 0, maximum: 1_024, description: 'above 0' },
+  ...packageChecks,
+  packagesFolder: folder,
   languages: part(Array.isArray, 'a list of languages', { type: 'array', items: { type: 'object' } }),
   sessions: true,
   ...shared,

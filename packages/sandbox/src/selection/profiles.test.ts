@@ -37,6 +37,7 @@ test('a configured profile overrides fields of the built-in one and leaves other
     network: 'none',
     strict: false,
     unsafeHost: true,
+    packages: true,
     limits: { wallMs: 5_000 },
   })
   assert.equal(profiles.get('standard')?.floor, 'container')
@@ -111,6 +112,7 @@ test('a custom profile defaults to no network and no unsafe host', () => {
     network: 'none',
     strict: false,
     unsafeHost: false,
+    packages: true,
     limits: {},
   })
 })

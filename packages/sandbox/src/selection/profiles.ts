@@ -19,6 +19,8 @@ export interface Profile {
   readonly strict: boolean
   /** Whether a call may name a runtime that isolates nothing. */
   readonly unsafeHost: boolean
+  /** Whether its programs find the configured packages, and need a runtime that has them. */
+  readonly packages: boolean
   /** Default limits of its runs; they may request more, up to the maxima. */
   readonly limits: Partial<SandboxLimits>
 }
@@ -26,19 +28,13 @@ export interface Profile {
 /** A configured profile: overrides the built-in one of the same name, or defines a new one, which must have a floor. */
 export type ProfileOptions = Partial<Omit<Profile, 'name'>>
 
+const usual = { network: 'allow', strict: false, unsafeHost: false, packages: true, limits: {} } as const
+
 const builtIn: { readonly [name: string]: Profile } = {
-  dev: { name: 'dev', floor: 'none', network: 'allow', strict: false, unsafeHost: false, limits: {} },
-  standard: { name: 'standard', floor: 'namespaces', network: 'allow', strict: false, unsafeHost: false, limits: {} },
-  hardened: { name: 'hardened', floor: 'namespaces', network: 'none', strict: true, unsafeHost: false, limits: {} },
-  wasm: {
-    name: 'wasm',
-    floor: 'wasm',
-    runtimes: ['wasm'],
-    network: 'allow',
-    strict: false,
-    unsafeHost: false,
-    limits: {},
-  },
+  dev: { ...usual, name: 'dev', floor: 'none' },
+  standard: { ...usual, name: 'standard', floor: 'namespaces' },
+  hardened: { ...usual, name: 'hardened', floor: 'namespaces', network: 'none', strict: true },
+  wasm: { ...usual, name: 'wasm', floor: 'wasm', runtimes: ['wasm'] },
 }
 
 /** Defaults of a custom profile. Its floor is required; the strongest stands here so that an omission fails closed. */
@@ -47,9 +43,10 @@ const blank: Omit<Profile, 'name'> = {
   network: 'none',
   strict: false,
   unsafeHost: false,
+  packages: true,
   limits: {},
 }
-const keys = ['floor', 'runtimes', 'network', 'strict', 'unsafeHost', 'limits']
+const keys = ['floor', 'runtimes', 'network', 'strict', 'unsafeHost', 'packages', 'limits']
 const nameShape = /^[A-Za-z][\w-]{0,63}$/
 
 /** The schema of profiles as they are configured; `readProfiles` also compares them with the built-in ones. */
@@ -109,7 +106,7 @@ function profileIssues(
   if (!isObject(given)) return [{ path, message: 'must be an object' }]
   const issues: Issue[] = [...unknownMembers(given, keys, path, 'an option')]
   const fault = (key: string, message: string): void => void issues.push({ path: `${path}/${key}`, message })
-  const { floor = base?.floor, runtimes, network, strict, unsafeHost, limits } = given
+  const { floor = base?.floor, runtimes, network, strict, unsafeHost, packages, limits } = given
   if (floor === undefined) fault('floor', `must be stated${didYouMean(name, Object.keys(builtIn))}`)
   else if (!isIsolation(floor)) fault('floor', `must be one of ${isolations.join(', ')}`)
   else if (base !== undefined && !meets(floor, base.floor)) fault('floor', `must not be below ${base.floor}`)
@@ -119,6 +116,7 @@ function profileIssues(
   else if (strict === false && base?.strict === true) fault('strict', 'must stay true')
   if (network !== undefined && network !== 'none' && network !== 'allow') fault('network', "must be 'none' or 'allow'")
   else if (network === 'allow' && base?.network === 'none') fault('network', "must stay 'none'")
+  if (packages !== undefined && typeof packages !== 'boolean') fault('packages', 'must be true or false')
   for (const message of runtimesFaults(runtimes, bounds.kinds)) fault('runtimes', message)
   return [...issues, ...limitIssues(limits, `${path}/limits`, bounds.maxima)]
 }

@@ -21,7 +21,14 @@ const probeOf = (runtime: Runtime): Promise<Probe> => runtime.probe(new AbortCon
 function requirement(
   changes: Partial<Omit<Requirement, 'profile'>> & { profile?: Partial<Profile> } = {},
 ): Requirement {
-  const profile = { name: 'standard', network: 'allow', strict: false, unsafeHost: false, limits: {} } as const
+  const profile = {
+    name: 'standard',
+    network: 'allow',
+    strict: false,
+    unsafeHost: false,
+    packages: true,
+    limits: {},
+  } as const
   const { floor = 'namespaces' } = changes
   return { floor, program: 'code', ...changes, profile: { ...profile, floor, ...changes.profile } }
 }

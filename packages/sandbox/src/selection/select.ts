@@ -3,6 +3,7 @@ import { quote } from '@gantry/core/internal/ids/quote'
 import { follow, unlessAborted } from '@gantry/core/internal/resilience/abort'
 import {
   meets,
+  type PackageKind,
   type Probe,
   type Program,
   type Refusal,
@@ -12,6 +13,7 @@ import {
 import type { RuntimeVerdict } from '@gantry/core/internal/runtimes/runtimes'
 import { didYouMean } from '@gantry/core/internal/search/near'
 import type { Timing } from '../pools/timing.ts'
+import { lackingPackages } from './lacking-packages.ts'
 import type { RuntimeStatus } from './live-order.ts'
 import type { Profile } from './profiles.ts'
 
@@ -23,16 +25,18 @@ export interface Requirement {
   /** The only allowed kind, when the call names one. */
   readonly runtime?: string
   readonly program: Program['kind']
+  /** The kinds of configured packages that the program must find. */
+  readonly packages?: readonly PackageKind[]
 }
 
 /** Why one runtime does not serve a request. */
 export interface RuntimeRefusal extends Refusal {
   readonly kind: string
   /**
-   * The cause: the `request` does not allow or fit the runtime, the `runtime` cannot serve it on this machine, or its
-   * `probe` failed, which may be temporary.
+   * The cause: the `request` does not allow or fit the runtime, it cannot have the configured `packages`, the `runtime`
+   * cannot serve it on this machine, or its `probe` failed, which may be temporary.
    */
-  readonly cause: 'request' | 'runtime' | 'probe'
+  readonly cause: 'request' | 'packages' | 'runtime' | 'probe'
 }
 
 /** Returns whether a runtime works here; synchronously when it is cached. */
@@ -67,7 +71,10 @@ async function refusalOf(
 ): Promise<RuntimeRefusal | undefined> {
   const { kind } = runtime
   const misfit = misfitOf(runtime, requirement)
-  return misfit === undefined ? lackOf(runtime, requirement, spec, probeOf) : { kind, cause: 'request', ...misfit }
+  if (misfit !== undefined) return { kind, cause: 'request', ...misfit }
+  const lacking = lackingPackages(runtime.packages, requirement.packages, requirement.profile.name)
+  if (lacking !== undefined) return { kind, cause: 'packages', ...lacking }
+  return lackOf(runtime, requirement, spec, probeOf)
 }
 
 /** The spec as a runtime gets it: with the least isolation where the runtime has several. */
@@ -200,7 +207,8 @@ function mostHelpful(
 ): RuntimeRefusal | undefined {
   return (
     refusals.find(({ kind }) => kind === runtime) ??
-    refusals.find(({ cause }) => cause !== 'request') ??
+    refusals.find(({ cause }) => cause === 'runtime' || cause === 'probe') ??
+    refusals.find(({ cause }) => cause === 'packages') ??
     refusals.find(({ kind }) => program === 'wasi' && kind === 'wasm') ??
     refusals[0]
   )

@@ -104,3 +104,44 @@ test('checkConfig refuses a secret store that does not exist or that its key doe
   using other = folderWith(configOf({ secretStore: { file: at('.gantry/secrets') } }))
   assert.match(await refusal(other.path, { GANTRY_SECRETS_KEY: 'ab'.repeat(32) }), /^\/secretStore .*does not open/)
 })
+
+test('checkConfig finds every folder, list and lock file that the first sandbox would refuse, all at once', async () => {
+  const runtimes = {
+    readOnlyFolders: ['/tmp/inputs', '/nowhere/at/all', '/usr/../srv'],
+    python: { packages: { requirements: 'requirements.txt' } },
+    node: { packages: { manifest: 'package.json' }, lock: 'node.lock' },
+  }
+  using folder = folderWith({
+    ...configOf({ runtimes }),
+    'requirements.txt': 'six\n--index-url http://127.0.0.1/\n',
+    'package.json': '{"dependencies": {"left-pad": "1.3.0"}}',
+    'node.lock': '{"packages": {"": {"dependencies": {"left-pad": "1.2.0"}}}}',
+  })
+  const found = await refusal(folder.path)
+  const places = [
+    /^\/runtimes\/readOnlyFolders\/0 \/tmp\/inputs .* is in \/tmp, which a sandbox has of its own/m,
+    /^\/runtimes\/readOnlyFolders\/1 \/nowhere\/at\/all does not exist/m,
+    /^\/runtimes\/readOnlyFolders\/2 /m,
+    /^\/runtimes\/python\/packages\/requirements has a wrong entry at line 2: .* is an option of pip/m,
+    /^\/runtimes\/node\/lock .* is the lock of another list than runtimes\.node\.packages/m,
+  ]
+  for (const place of places) assert.match(found, place)
+  assert.equal(found.trim().split('\n').length, places.length, found)
+})
+
+test('checkConfig warns of packages that are not built, with the command that builds them', async () => {
+  using folder = folderWith(configOf({ runtimes: { python: { packages: ['six'] } } }))
+  const { warnings, packages } = await check(folder.path)
+  assert.match(
+    warnings.join(),
+    /^The packages of runtimes\.python\.packages are not built.*`gantry runtime build packages`/,
+  )
+  assert.deepEqual(
+    packages?.map(({ kind, digest }) => [kind, digest]),
+    [['python', undefined]],
+  )
+  using wrong = folderWith(configOf({ runtimes: { python: { packages: ['six', '-e .'] }, node: { packages: [] } } }))
+  const found = await refusal(wrong.path)
+  assert.match(found, /^\/runtimes\/python\/packages\/1 .* is an option of pip/m)
+  assert.match(found, /^\/runtimes\/node\/packages must be a list of packages/m)
+})

@@ -10,9 +10,11 @@ import {
 import { nearest } from '@gantry/core/internal/search/near'
 import { knowledgeBackend } from '@gantry/knowledge'
 import { sandboxedBackend } from '@gantry/sandbox/internal/backends/sandboxed'
+import type { PackageState } from '@gantry/sandbox/internal/packages/open-layers'
 import { builtinTools, createExecutor, demoTools, type ToolsFolder, webBackend } from '@gantry/tools'
 import type { ConfigRequest, LoadedConfig } from './config.ts'
 import { loadConfig } from './load.ts'
+import { packagesOf, packageWarnings, sandboxIssues } from './package-problems.ts'
 import { configError, isToolError, reading, throwingValue } from './problem.ts'
 
 /** Summary of a valid configuration. */
@@ -29,6 +31,8 @@ export interface ConfigSummary {
   readonly secrets: 'none' | 'yes'
   /** Loaded and refused tools of the folder of tools, when there is one. */
   readonly toolsFolder?: Omit<ToolsFolder, 'tools'>
+  /** The packages of sandboxes that are configured. */
+  readonly packages?: readonly PackageState[]
   readonly warnings: readonly string[]
 }
 
@@ -56,11 +60,15 @@ export async function checkLoaded(
   const gantry = reading(file, () => createExecutor({ ...options, tools: builtIn }))
   try {
     const found = tools.flatMap((tool, index) => toolIssues(file, `/tools/${index}`, tool, gantry, backends))
-    const issues = [...found, ...(await otherIssues(loaded, gantry, signal))]
+    const ofSandboxes = await sandboxIssues(loaded.options)
+    const issues = [...found, ...(await otherIssues(loaded, gantry, signal)), ...ofSandboxes]
     const unknown = omitted.has('/backends') ? /^\/tools\/\d+\/backends/ : /$^/
+    const packages = await packagesOf(loaded.options, true)
+    const summary = summaryOf(loaded, gantry.catalog.size)
+    const warnings = [...summary.warnings, ...packageWarnings(packages)]
     return {
       issues: issues.filter(({ path }) => !unknown.test(path)),
-      summary: summaryOf(loaded, gantry.catalog.size),
+      summary: packages.length === 0 ? summary : { ...summary, packages, warnings },
     }
   } finally {
     await gantry.close()

@@ -23,6 +23,7 @@ import type { ConfigDocument, ConfigRequest, LoadedConfig, ToolsFolderLocation }
 import { type Overrides, override, wrongEnvironment } from './environment.ts'
 import { importModule } from './import-module.ts'
 import { liveKeys, makeBackends, separate } from './live-parts.ts'
+import { packageOptions } from './package-options.ts'
 import { configError, isToolError, throwingValue } from './problem.ts'
 import { resolveOurPackages } from './read-module.ts'
 import { configIssues, readDocument } from './schema.ts'
@@ -327,13 +328,15 @@ async function trial(at: string, options: ExecutorOptions): Promise<readonly Iss
 export function runtimeOptions(
   { runtimes = {}, profiles }: Pick<ConfigDocument, 'runtimes' | 'profiles'>,
   folder: string,
-  { SANDBOX_ROOT: root }: NodeJS.ProcessEnv,
+  environment: NodeJS.ProcessEnv,
 ): RuntimeOptions {
+  const { SANDBOX_ROOT: root } = environment
   const named = root || runtimes.root
   const { remote, proxmox } = runtimes
   const at = (file: string): string => resolve(folder, file)
   return {
     ...runtimes,
+    ...packageOptions(runtimes, folder, environment),
     ...(remote === undefined ? {} : { remote: remote.map((host) => withTlsFiles(host, at)) }),
     ...(proxmox?.caFile === undefined ? {} : { proxmox: { ...proxmox, caFile: at(proxmox.caFile) } }),
     ...(profiles === undefined ? {} : { profiles }),

@@ -4,6 +4,7 @@ import type { ConfigRequest, LoadedConfig } from './config.ts'
 import type { ConfigFinding } from './config-secrets.ts'
 import { configFindings } from './config-warnings.ts'
 import { loadConfig } from './load.ts'
+import { packageFindings } from './package-problems.ts'
 import { isToolError } from './problem.ts'
 
 /** Everything that is wrong with a configuration. */
@@ -55,7 +56,8 @@ export async function reportConfig(request: ConfigRequest): Promise<ConfigReport
   add(issues)
   const { problems: further, warnings } = await configFindings(loaded, { omitted, environment })
   add(further)
-  const found = { file: loaded.file ?? file ?? null, problems, warnings }
+  const ofPackages = packageFindings(summary.packages ?? [])
+  const found = { file: loaded.file ?? file ?? null, problems, warnings: [...warnings, ...ofPackages] }
   return problems.length > 0 ? found : { ...found, summary }
 }
 

@@ -1,4 +1,5 @@
 import { codes, ToolError } from '@gantry/contract'
+import type { PackageState } from '@gantry/sandbox/internal/packages/open-layers'
 import { reportOf } from '@gantry/service/internal/config/check-config'
 import { refusalText } from '@gantry/service/internal/config/compose'
 import { type ConfigReport, reportConfig } from '@gantry/service/internal/config/config-report'
@@ -32,6 +33,7 @@ export const checkConfigFile: Command = async ({ options }, io) => {
       ['policy', summary.policy ? 'yes' : 'no'],
       ['limits', limits.length === 0 ? 'the defaults' : limits.join(', ')],
       ['secrets', summary.secrets],
+      ...(summary.packages ?? []).map((state) => [`${state.kind} packages`, packagesText(state)] as const),
     ]
     await io.out(rows.map(([name, value]) => `${safeLine(`${name}: ${value}`)}\n`).join(''))
   }
@@ -50,6 +52,12 @@ function invalid({ file, problems, warnings }: ConfigReport): ToolError {
 
 function findingText(kind: 'problem' | 'warning', { path, message, remedy }: ConfigFinding): string {
   return `${kind}: ${safeLine(`${path}${path === '' ? '' : ' '}${message}`)}\n  ${safeLine(remedy)}\n`
+}
+
+function packagesText({ digest, packages, bytes = 0, target }: PackageState): string {
+  if (digest === undefined) return 'not usable; see the warning'
+  const size = `${packages} packages, ${Math.round(bytes / 1e6)} MB`
+  return `${digest.slice(0, 19)}, ${size}${target === undefined ? '' : `, for ${target}`}`
 }
 
 function folderText({ path, loaded, refused }: Pick<ToolsFolder, 'path' | 'loaded' | 'refused'>): string {

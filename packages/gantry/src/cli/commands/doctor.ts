@@ -1,6 +1,7 @@
 import { codes, type JsonObject } from '@gantry/contract'
 import type { RuntimeExplanation, RuntimeVerdict } from '@gantry/core'
 import type { RuntimeInfo } from '@gantry/sandbox'
+import { packagesOf, packageWarnings } from '@gantry/service/internal/config/package-problems'
 import { usageError } from '../errors.ts'
 import type { Command, Io } from '../io.ts'
 import { readJson } from '../json-operand.ts'
@@ -11,11 +12,14 @@ import { safeLine } from '../terminal.ts'
 /** Starts and attacks every runtime, and reports which work here and the remedy for the others. */
 export const diagnose: Command = ({ options }, io) => {
   if (options.explain !== undefined) return explain(options.explain, options, io)
-  return withExecutor(options, io, async (gantry) => {
+  return withExecutor(options, io, async (gantry, loaded) => {
+    const packages = await packagesOf(loaded.options, true)
+    for (const warning of packageWarnings(packages)) io.err(`warning: ${safeLine(warning)}\n`)
     if (options.json !== true) io.err('Starting each runtime and attacking it …\n')
     const runtimes = await gantry.runtimes.list({ signal: io.signal })
     const machine = { node: process.versions.node, platform: process.platform, arch: process.arch }
-    if (options.json === true) await printJson({ runtimes, ...machine }, io)
+    const built = packages.length === 0 ? {} : { packages }
+    if (options.json === true) await printJson({ runtimes, ...machine, ...built }, io)
     else await io.out(`${runtimes.map(linesOf).join('\n')}\n`)
     return 0
   })

@@ -1,4 +1,5 @@
 import { join, resolve } from 'node:path'
+import { packagesOf, packageWarnings } from '@gantry/service/internal/config/package-problems'
 import type { LoadedConfig } from '@gantry/service/serve'
 import { causeOf } from '../errors.ts'
 import type { Command, Io } from '../io.ts'
@@ -26,7 +27,8 @@ export const serveCalls: Command = async ({ options }, io) => {
   const load = async (): Promise<LoadedConfig> => {
     const loaded = await loadConfig({ ...request, fresh: first !== undefined })
     first ??= loaded
-    for (const warning of loaded.warnings) say(`warning: ${warning}`)
+    const packages = packageWarnings(await packagesOf(loaded.options, false))
+    for (const warning of [...loaded.warnings, ...packages]) say(`warning: ${warning}`)
     return loaded
   }
   await serve({
