@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import { codes } from '@gantry/contract'
 import { apiPages } from './docs/api-pages.ts'
+import { commandFaults } from './docs/command-lines.ts'
 import { errorsPage } from './docs/errors-page.ts'
 import { generated } from './docs/generated.ts'
 import { brokenLinks } from './docs/links.ts'
@@ -45,7 +46,7 @@ const faults = [
 const pages = globSync(patterns, { cwd: root })
   .sort()
   .map((file) => readPage(root, file))
-faults.push(...brokenLinks(root, pages))
+faults.push(...brokenLinks(root, pages), ...commandFaults(pages))
 
 mkdirSync(folder, { recursive: true })
 faults.push(...makeSite(root).faults, ...diagramFaults(pages))

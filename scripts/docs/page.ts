@@ -21,6 +21,8 @@ export interface Page {
   readonly file: string
   readonly fences: readonly Fence[]
   readonly links: readonly { readonly target: string; readonly line: number }[]
+  /** Inline code that is a `gantry` command. */
+  readonly commands: readonly { readonly text: string; readonly line: number }[]
   /** Anchors of its headings, as GitHub derives them. */
   readonly anchors: ReadonlySet<string>
 }
@@ -32,6 +34,7 @@ export function readPage(root: string, file: string): Page {
   const lines = readFileSync(join(root, file), 'utf8').split('\n')
   const fences: { -readonly [Key in keyof Fence]: Fence[Key] }[] = []
   const links: { target: string; line: number }[] = []
+  const commands: { text: string; line: number }[] = []
   const anchors = new Set<string>()
   const anchorOf = createAnchors()
   let onlyBlankSince = false
@@ -54,9 +57,10 @@ export function readPage(root: string, file: string): Page {
     if (line.trim() !== '') onlyBlankSince = false
     const heading = /^#{1,6}\s+(.*)$/.exec(line)?.[1]
     if (heading !== undefined) anchors.add(anchorOf(heading))
+    for (const [, text = ''] of line.matchAll(/`((?:npx )?gantry [^`]*)`/g)) commands.push({ text, line: index + 1 })
     for (const [, target = ''] of line.replace(/`[^`]*`/g, '').matchAll(linkTarget)) {
       links.push({ target, line: index + 1 })
     }
   }
-  return { file, fences, links, anchors }
+  return { file, fences, links, commands, anchors }
 }
