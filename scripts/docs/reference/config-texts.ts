@@ -191,6 +191,11 @@ export const otherDescriptions: { readonly [path: string]: string } = {
   'tracing.endpoint': 'The collector, which speaks OTLP over HTTP.',
   'tracing.caFile': 'A PEM file of the authorities of the collector.',
   approvals: 'Who may decide on calls that need an approval.',
+  'webhook.url': 'Where the messages are sent.',
+  'packages.requirements': 'A file with one requirement in each line.',
+  'packages.manifest': 'A package.json, of which the `dependencies` are taken.',
+  'runtimes.python': 'Packages that every Python sandbox finds.',
+  'runtimes.node': 'Packages that every sandbox with Node.js finds.',
   demo: 'Whether the demo tools are served beside your own.',
 }
 

@@ -10,7 +10,7 @@ import { isFunction } from '../json/plain.ts'
 export interface Check {
   fits(value: unknown): boolean
   issues(value: unknown, path: string): readonly Issue[]
-  /** What a schema can say of such a value, for the schema that is published; absent for a value that is not JSON. */
+  /** What a schema can say of such a value, for the schema that is published; `false` for a value that is not JSON. */
   readonly schema?: JsonSchema | undefined
 }
 
@@ -59,20 +59,19 @@ export const above0: Described = { type: 'number', exclusiveMinimum: 0, descript
 
 /**
  * A value whose rule a schema cannot express; `words` completes "must be …". `schema` is what one can say of it, and
- * undefined for a value that is not JSON.
+ * `false` for a value that is not JSON.
  */
 export function part(
   fits: (value: unknown) => boolean,
   words: string,
-  schema: JsonSchema | undefined = { description: words },
+  schema: JsonSchema = { description: words },
 ): Check {
   return { schema, fits, issues: (value, path) => (fits(value) ? [] : [{ path, message: `must be ${words}` }]) }
 }
 
 /** A value that is not JSON. */
 function live(fits: (value: unknown) => boolean, words: string): Check {
-  const { schema: _none, ...check } = part(fits, words)
-  return check
+  return part(fits, words, false)
 }
 
 export const callback: Check = live(isFunction, 'a function')
@@ -98,7 +97,7 @@ export function ruled(fault: (value: string) => string | undefined, words = 'a s
 
 export function listOf(item: Check): Check {
   return {
-    schema: item.schema && { type: 'array', items: item.schema },
+    schema: item.schema === false ? false : { type: 'array', items: item.schema ?? true },
     fits: (value) => Array.isArray(value) && value.every((each) => item.fits(each)),
     issues: (value, path) =>
       Array.isArray(value)
@@ -117,16 +116,16 @@ export function mapOf(member: Check, keyFault: (key: string) => string | undefin
       return fault === undefined ? member.issues(each, at) : [{ path: at, message: fault }]
     })
   }
-  const schema = member.schema && { type: 'object', additionalProperties: member.schema }
+  const schema = member.schema === false ? false : { type: 'object', additionalProperties: member.schema ?? true }
   return { schema, fits: (value) => issues(value, '').length === 0, issues }
 }
 
 /** A value that passes one of several checks; the issues are those of the last. */
 export function either(...checks: readonly Check[]): Check {
   const fits = (value: unknown): boolean => checks.some((check) => check.fits(value))
-  const schemas = checks.flatMap(({ schema }) => schema ?? [])
+  const schemas = checks.map(({ schema = true }) => schema).filter((schema) => schema !== false)
   return {
-    schema: schemas.length === 0 ? undefined : { anyOf: schemas },
+    schema: schemas.length === 0 ? false : { anyOf: schemas },
     fits,
     issues: (value, path) => (fits(value) ? [] : (checks.at(-1)?.issues(value, path) ?? [])),
   }

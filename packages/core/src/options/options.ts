@@ -39,8 +39,8 @@ export function optionsCheck<T extends object>(shape: OptionsShape<T>): CheckOf<
   return {
     get schema() {
       const properties = members.flatMap(([name, member]): [string, JsonSchema][] => {
-        const own = isCheck(member) ? member.schema : member
-        return own === undefined ? [] : [[name, own]]
+        const own = isCheck(member) ? (member.schema ?? true) : member
+        return own === false ? [] : [[name, own]]
       })
       return { type: 'object', properties: Object.fromEntries(properties), required, additionalProperties: false }
     },

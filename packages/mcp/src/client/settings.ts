@@ -145,7 +145,7 @@ const oauthCheck = optionsCheck<McpOAuth>({
     onRedirect: callback,
     origins: strings,
     // An object with functions, which is not part of a schema.
-    store: { ...anObject, schema: undefined },
+    store: { ...anObject, schema: false },
   },
   required: ['grant'],
 })
