@@ -11,6 +11,7 @@ import type { JsonObject } from '@gantry/contract'
 import { createSandboxes } from '../runtimes/create-sandboxes.ts'
 import { buildPackages } from './build-packages.ts'
 import { removeTree } from './layer-store.ts'
+import { prunePackages } from './open-layers.ts'
 import { readPackages } from './package-lists.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'gantry-node-packages-'))
@@ -57,6 +58,7 @@ Object.assign(process.env, {
 after(async () => {
   registry.closeAllConnections()
   registry.close()
+  await prunePackages({})
   await removeTree(folder)
 })
 

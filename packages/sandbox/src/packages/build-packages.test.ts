@@ -10,6 +10,7 @@ import { createSandboxes } from '../runtimes/create-sandboxes.ts'
 import type { SandboxOptions, SandboxRuntimes } from '../runtimes/options.ts'
 import { type BuildOptions, type BuiltPackages, buildPackages, pythonOfSandboxes } from './build-packages.ts'
 import { pruneLayers, removeTree } from './layer-store.ts'
+import { prunePackages } from './open-layers.ts'
 import type { PythonTarget } from './package-clients.ts'
 import { type PackageSource, readPackages } from './package-lists.ts'
 import { packageTest, useWheels, writeSource, writeWheel } from './wheels.fixture.ts'
@@ -25,6 +26,7 @@ const plain = createSandboxes({ pool: false })
 let asked: Promise<PythonTarget> | undefined
 after(async () => {
   await plain.close()
+  await prunePackages({})
   await removeTree(folder)
 })
 

@@ -6,6 +6,7 @@ import { test } from 'node:test'
 import { ToolError } from '@gantry/contract'
 import { buildPackages, pythonOfSandboxes } from '../../src/packages/build-packages.ts'
 import { removeTree } from '../../src/packages/layer-store.ts'
+import { prunePackages } from '../../src/packages/open-layers.ts'
 import { readPackages } from '../../src/packages/package-lists.ts'
 import { createSandboxes } from '../../src/runtimes/create-sandboxes.ts'
 
@@ -59,6 +60,7 @@ test('numpy, pandas and matplotlib from the index of this machine draw a picture
     }
   } finally {
     await plain.close()
+    await prunePackages({})
     await removeTree(folder)
   }
 })
