@@ -72,11 +72,9 @@ test('a strict program that uses the clone by folder compiles and runs', () => {
   symlinkSync(join(root, 'packages/gantry'), join(folder, 'node_modules/gantry'))
   writeFileSync(join(folder, 'package.json'), '{"private":true,"type":"module"}')
   writeFileSync(join(folder, 'program.ts'), `${program}console.log(status)\n`)
-  const sources = { allowImportingTsExtensions: true, skipLibCheck: true }
-  for (const options of [sources, { ...strictest, noPropertyAccessFromIndexSignature: false, ...sources }]) {
-    const { stdout, status } = tsc(options, folder)
-    assert.equal(status, 0, stdout)
-  }
+  // Without the options that our own sources are compiled with beyond `strict`, and with the types of browsers.
+  const checked = tsc({ allowImportingTsExtensions: true, skipLibCheck: true }, folder)
+  assert.equal(checked.status, 0, checked.stdout)
   const { stdout, stderr } = run(process.execPath, ['program.ts'], folder)
   assert.equal(stdout, 'ok\n', stderr)
 })

@@ -13,6 +13,7 @@ export function metricsPage(): string {
     lag: { redis: none, kafka: none },
     connections: () => ({}),
     sandboxes: () => ({}),
+    mismatches: () => ({}),
     waiting: async () => ({}),
     stored: async () => ({}),
     tenants: ['acme'],

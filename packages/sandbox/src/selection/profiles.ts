@@ -60,6 +60,7 @@ export const profilesSchema: JsonSchema = {
       network: { enum: ['none', 'allow'] },
       strict: { type: 'boolean' },
       unsafeHost: { type: 'boolean' },
+      packages: { type: 'boolean' },
       limits: limitsSchema,
     } satisfies { readonly [Key in keyof Required<ProfileOptions>]: JsonSchema },
     additionalProperties: false,
