@@ -36,16 +36,10 @@ export const allOf: Keyword<'schemaList'> = {
   },
 }
 
-/** Keywords that fail at the value itself when it is of another kind than a branch is about. */
-const ofKind: ReadonlySet<string> = new Set(['type', 'const', 'enum'])
-
-/**
- * The issues of the nearest branch, so that the reader sees one way to repair the value: of those for a value of this kind
- * (an object is nearer to an object than to a word), the one with the fewest issues.
- */
+/** The issues of the nearest branch, so that the reader sees one way to repair the value. */
 function reportNearest(nodes: readonly Node[], value: unknown, state: State, at: string): void {
   const outer = { issues: state.issues, issuesLeft: state.issuesLeft }
-  let nearest: { readonly issues: State['issues']; readonly isKind: boolean } | undefined
+  let nearest: State['issues'] | undefined
   for (const node of nodes) {
     state.issues = []
     state.issuesLeft = outer.issuesLeft
@@ -54,14 +48,11 @@ function reportNearest(nodes: readonly Node[], value: unknown, state: State, at:
     } catch (stop) {
       if (stop !== enough) throw stop
     }
-    const { issues } = state
-    const isKind = !issues.some(({ path, keyword = '' }) => path === at && ofKind.has(keyword))
-    const isNearer = nearest === undefined || (isKind === nearest.isKind && issues.length < nearest.issues.length)
-    if (isNearer || (isKind && nearest?.isKind === false)) nearest = { issues, isKind }
+    if (nearest === undefined || state.issues.length < nearest.length) nearest = state.issues
   }
   state.issues = outer.issues
   state.issuesLeft = outer.issuesLeft
-  for (const issue of nearest?.issues ?? []) {
+  for (const issue of nearest ?? []) {
     state.issues.push(issue)
     if (--state.issuesLeft <= 0) throw enough
   }
