@@ -46,6 +46,27 @@ test('a language that an image lacks is refused with the flavour that has it, or
   assert.deepEqual([missing.has('bash'), waiting, asking], [false, [], []])
 })
 
+test('the remedy names the command and the setting of the runtime', () => {
+  const remedies = ['containerd', 'qemu', 'proxmox_lxc'].map((kind) => {
+    const { missing } = imageLanguages(contentsOf(['/usr/bin/bash'], true), languages, kind)
+    return ['c', 'ruby'].map((name) => missing.get(name)?.remedy)
+  })
+  assert.deepEqual(remedies, [
+    [
+      'Run `gantry runtime build full --engine containerd`, and name gantry/sandbox:full in `runtimes.containerd.image`.',
+      'Name an image that has it in `runtimes.containerd.image`.',
+    ],
+    [
+      'Run `gantry runtime build full --engine qemu`, and name gantry/sandbox:full in `runtimes.qemu.image`.',
+      'Name an image that has it in `runtimes.qemu.image`.',
+    ],
+    [
+      'Run `gantry runtime template FILE full`, and give the number of its container in `runtimes.proxmox.template`.',
+      'Make a template that has it, and give the number of its container in `runtimes.proxmox.template`.',
+    ],
+  ])
+})
+
 test('an image without the label of our parts is refused', () => {
   assert.throws(
     () => imageContents({ digest: `sha256:${'0'.repeat(64)}`, labels: {} }),

@@ -79,6 +79,17 @@ function remedyFor({ name, needs = [] }: Language, kind: string): string {
       programFolders.some((folder) => one.programs.includes(`${folder}/${program}`))
     return ofNode.includes(name) ? one.node : needs.every(has)
   })
+  if (kind === 'proxmox_lxc') {
+    const made =
+      flavour === undefined ? 'Make a template that has it' : `Run \`gantry runtime template FILE ${flavour.name}\``
+    return `${made}, and give the number of its container in \`runtimes.proxmox.template\`.`
+  }
   if (flavour === undefined) return `Name an image that has it in \`runtimes.${kind}.image\`.`
-  return `Run \`gantry runtime build ${flavour.name}\`, and name ${imageRepository}:${flavour.name} in \`runtimes.${kind}.image\`.`
+  return `Run \`gantry runtime build ${flavour.name}${engineOf(kind)}\`, and name ${imageRepository}:${flavour.name} in \`runtimes.${kind}.image\`.`
+}
+
+/** Where another command than that of Docker loads the image. */
+function engineOf(kind: string): string {
+  if (kind === 'containerd') return ' --engine containerd'
+  return kind === 'qemu' || kind === 'firecracker' ? ' --engine qemu' : ''
 }

@@ -97,7 +97,16 @@ export function startRun(parts: RunParts): RunRecord {
         }
       : {}),
   }
-  const finish = (outcome: Outcome, alive: boolean): void => {
+  /** Sent while the sandbox is removed: only the outcome, which states whether it is alive, has to wait for that. */
+  const addResults = ({ stdout, stderr, files }: Outcome): void => {
+    addContent(frameTypes.stdout, stdout.bytes.subarray(sent.stdout))
+    addContent(frameTypes.stderr, stderr.bytes.subarray(sent.stderr))
+    for (const [path, content] of files) {
+      add(frameTypes.file, Buffer.from(path))
+      addContent(frameTypes.bytes, content)
+    }
+  }
+  const addOutcome = (outcome: Outcome, alive: boolean): void => {
     const { stdout, stderr, files, ...rest } = outcome
     const streamOf = ({ total, truncated }: Outcome['stdout']) => ({ total, truncated })
     const document: WireOutcome = { ...rest, stdout: streamOf(stdout), stderr: streamOf(stderr), alive }
@@ -106,19 +115,14 @@ export function startRun(parts: RunParts): RunRecord {
       const message = `The value of the program is longer than ${mostPayloadBytes} bytes, which is the most that the runtime remote returns.`
       throw new ToolError('RESULT_TOO_LARGE', message)
     }
-    addContent(frameTypes.stdout, stdout.bytes.subarray(sent.stdout))
-    addContent(frameTypes.stderr, stderr.bytes.subarray(sent.stderr))
-    for (const [path, content] of files) {
-      add(frameTypes.file, Buffer.from(path))
-      addContent(frameTypes.bytes, content)
-    }
     add(frameTypes.outcome, bytes)
   }
   const run = async (): Promise<void> => {
     try {
       const { streams, messages, gateway, ...rest } = job
       const outcome = await sandbox.run({ ...rest, ...listeners }, signal)
-      finish(outcome, await parts.settle())
+      addResults(outcome)
+      addOutcome(outcome, await parts.settle())
     } catch (error) {
       await parts.settle()
       add(frameTypes.error, jsonBytes(errorDocument(error)))
@@ -168,7 +172,7 @@ export function startRun(parts: RunParts): RunRecord {
       let next = after + 1
       try {
         while (isAttached) {
-          // What is there at one time goes out in one write, with the head of the response.
+          // What is there at one time goes out in one write.
           const batch: Buffer[] = []
           let size = 0
           for (let each = frames.get(next); each !== undefined && size < pieceBytes; each = frames.get(next)) {

@@ -116,6 +116,8 @@ export async function createRuntimeServer(options: RuntimeServerOptions): Promis
         'content-type': 'application/octet-stream',
         'gantry-signature': signResponse(key, signature, 200, undefined),
       })
+      // The client checks the head while the program runs.
+      response.flushHeaders()
       return run.attach(response, key, signature, route.after)
     })
   }

@@ -1,7 +1,5 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { chmodSync, createWriteStream, type WriteStream } from 'node:fs'
-import { mkdir } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { isRuntimes } from '@gantry/core/internal/runtimes/runtimes'
 import type {
@@ -24,6 +22,7 @@ import { unknownName } from '../errors.ts'
 import type { Command, Io } from '../io.ts'
 import type { OptionValues } from '../option-table.ts'
 import { createProgress, printJson, tableText } from '../print.ts'
+import { openRecordFile } from '../record-file.ts'
 import { safeJson, safeLine } from '../terminal.ts'
 
 /** Builds the image of a flavour and loads it into an engine. */
@@ -190,7 +189,7 @@ export const serveRuntimes: Command = async ({ options }, io) => {
   const loaded = await loadConfig({ environment: { ...environment, ...data }, folder, signal, ...file })
   for (const warning of loaded.warnings) io.err(`warning: ${safeLine(warning)}\n`)
   const { keys, keyFile } = await keysOf(loaded)
-  const audit = await openAudit(join(loaded.service.data, 'runtime-audit.jsonl'))
+  const audit = await openRecordFile(join(loaded.service.data, 'runtime-audit.jsonl'))
   const onRecord = (record: ServerRecord): void => {
     const line = `${safeJson(record)}\n`
     audit.write(line)
@@ -253,15 +252,6 @@ async function settingsOf({ runtimeServer = {}, file }: LoadedConfig): Promise<P
   }
   const { cert = '', key = '', ca } = await readTlsFiles(files, '/runtimeServer/tls')
   return { ...rest, tls: { cert, key, ...(ca === undefined ? {} : { ca }) } }
-}
-
-/** The record of refused requests and of sandboxes, which only its owner may read. */
-async function openAudit(file: string): Promise<WriteStream> {
-  await mkdir(dirname(file), { recursive: true, mode: 0o700 })
-  const stream = createWriteStream(file, { flags: 'a', mode: 0o600 })
-  await once(stream, 'open')
-  chmodSync(file, 0o600)
-  return stream
 }
 
 async function announce(
