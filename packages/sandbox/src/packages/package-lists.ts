@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
-import { type Issue, ToolError } from '@gantry/contract'
+import { type Issue, type JsonSchema, ToolError } from '@gantry/contract'
 import { isObject, isText } from '@gantry/contract/internal/json'
 import { isAbsent } from '@gantry/core/internal/files/private-file'
 import { quote } from '@gantry/core/internal/ids/quote'
@@ -168,7 +168,8 @@ function listCheck(kind: PackageKind): Check {
       return fault === undefined ? [] : [{ path: `${path}/${index}`, message: `${shown}${fault}` }]
     })
   }
-  return { fits: (value) => issues(value, '').length === 0, issues }
+  const schema: JsonSchema = { type: 'array', items: { type: 'string' }, minItems: 1, maxItems: mostPackages }
+  return { fits: (value) => issues(value, '').length === 0, issues, schema }
 }
 
 const pythonFile = optionsCheck<{ readonly requirements: string }>({
@@ -186,6 +187,7 @@ function listOrFile(list: Check, file: Check): Check {
   return {
     fits: (value) => chosen(value).fits(value),
     issues: (value, path) => chosen(value).issues(value, path),
+    schema: { anyOf: [list.schema ?? {}, file.schema ?? {}] },
   }
 }
 
