@@ -56,4 +56,31 @@ test('a Python program in a sandbox reads a file of the user and writes one, whi
   assert.equal(readFileSync(join(folder, 'sum.txt'), 'utf8'), '6\n')
 })
 
-// Here goes: a sandbox with numpy returns a plot as a file (packages of `runtimes.python.packages`, `--out`).
+test('a sandbox with numpy, pandas and matplotlib returns a plot, which --out stores', () => {
+  const folder = emptyFolder()
+  writeFileSync(
+    join(folder, 'gantry.config.yaml'),
+    'runtimes: { python: { packages: [numpy, pandas, matplotlib] }, packagesFolder: packages }\n',
+  )
+  writeFileSync(
+    join(folder, 'plot.py'),
+    `import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+frame = pd.DataFrame({'x': np.linspace(0, 10, 200)})
+frame['sin'] = np.sin(frame.x)
+frame.plot(x='x', y='sin')
+plt.savefig('sin.png')
+`,
+  )
+  const built = gantry(['runtime', 'build', 'packages'], folder)
+  assert.equal(built.status, 0, built.stderr)
+  const { stdout, stderr, status } = gantry(['run', 'code:run', '--code', '@plot.py', '--out', '.'], folder)
+  assert.equal(status, 0, stderr)
+  assert.deepEqual(JSON.parse(stdout).stderr, '')
+  const picture = readFileSync(join(folder, 'sin.png'))
+  assert.deepEqual([picture.subarray(1, 4).toString(), picture.readUInt32BE(16)], ['PNG', 640])
+  const pruned = gantry(['runtime', 'prune', 'packages'], folder)
+  assert.equal(pruned.status, 0, pruned.stderr)
+})
