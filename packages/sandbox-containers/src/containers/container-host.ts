@@ -289,7 +289,7 @@ function mayGiveAway(run: string, uids: Uids): boolean {
   }
 }
 
-interface ContainerLaunch extends Pick<LaunchOptions, 'signal' | 'startMs'> {
+interface ContainerLaunch extends Pick<LaunchOptions, 'signal' | 'startMs' | 'ahead'> {
   readonly limits: SandboxLimits
   /** Whether the sandbox may be paused while it waits. */
   readonly mayPause: boolean
@@ -301,9 +301,10 @@ interface ContainerLaunch extends Pick<LaunchOptions, 'signal' | 'startMs'> {
 async function launchContainer(
   engine: ContainerEngine,
   spec: ContainerSpec,
-  { signal, startMs, limits, mayPause, onLocal }: ContainerLaunch,
+  { signal, startMs, ahead, limits, mayPause, onLocal }: ContainerLaunch,
 ): Promise<Launched> {
-  const container = await engine.start(spec, signal)
+  const isAhead = engine.writesAhead === true && ahead !== undefined
+  const container = await engine.start(isAhead ? { ...spec, ahead } : spec, signal)
   const sources = container.pid === undefined ? undefined : cgroupSources(container.pid)
   if (container.pid !== undefined) onLocal()
   const supervisor = superviseContainer(container, sources, limits)
@@ -320,7 +321,7 @@ async function launchContainer(
       pid: container.pid ?? 0,
       supervisor,
       // The end of a container's stdin means that its owner is gone, so it stays open until the run has ended.
-      init: { ...init, hangUp: () => undefined },
+      init: { ...init, hangUp: () => undefined, ...(isAhead ? { start: () => undefined } : {}) },
       hold: () => undefined,
     },
     failure,

@@ -146,6 +146,7 @@ function containerdEngine(
     hasKnownRuntime,
     outdated: outdated.promise,
     cgroupVersion: existsSync('/sys/fs/cgroup/cgroup.controllers') ? 2 : 1,
+    writesAhead: true,
     async image(name, signal) {
       const found = await findContainerdImage(client, snapshotter, name, signal).catch(refuse)
       images.set(found.digest, found)
@@ -220,6 +221,7 @@ async function startContainer(connection: Connection, spec: ContainerSpec, signa
     signal.throwIfAborted()
     const waiting = new AbortController()
     const died = endOf(client, containerId, waiting.signal)
+    if (spec.ahead !== undefined) streams.channel.write(spec.ahead)
     await client.call('tasks.v1.Tasks/Start', { containerId }, { signal })
     if (keepsStdin(runtime.name)) {
       await client.call('tasks.v1.Tasks/CloseIO', { containerId, stdin: true }, { signal })

@@ -99,6 +99,7 @@ function dockerEngine(connection: Connection, info: DockerInfo, oci: ReturnType<
     hasKnownRuntime: oci.isKnown,
     isLocal: client.address.kind === 'socket',
     cgroupVersion: info.CgroupVersion === '2' ? 2 : 1,
+    writesAhead: true,
     ...(typeof info.KernelVersion === 'string' ? { kernelRelease: info.KernelVersion } : {}),
     async image(name, signal) {
       const { env, ...image } = await findImage(client, name, signal)
@@ -189,6 +190,7 @@ async function startContainer(
     const attached = attachedStream(
       await client.hijack(`/containers/${id}/attach?stream=1&stdin=1&stdout=1&stderr=1`, signal),
     )
+    if (spec.ahead !== undefined) attached.channel.write(spec.ahead)
     await client.call('POST', `/containers/${id}/start`, { signal })
     const pid = client.address.kind === 'socket' ? await pidOf(client, id, signal) : undefined
     return containerOf(connection, id, watched, attached, pid)

@@ -27,6 +27,8 @@ export interface ContainerEngine {
   image(name: string, signal: AbortSignal): Promise<ContainerImage>
   /** Starts a container; its init has not yet said that it is ready. */
   start(spec: ContainerSpec, signal: AbortSignal): Promise<Container>
+  /** It can write to the stdin of a container before the init runs, so that the init need not wait for the engine's answers. */
+  readonly writesAhead?: true
   /** Removes the containers of owners that have died; returns their ids. */
   sweep(isDead: (owner: string) => boolean, signal: AbortSignal): Promise<readonly string[]>
   /** Ends the connections to the engine; containers of this owner must be gone. */
@@ -63,6 +65,8 @@ export interface ContainerSpec {
   readonly hasOwnKernel: boolean
   /** A folder of this machine that is mounted read-only at `/gantry/egress`. */
   readonly egressFolder?: string
+  /** What the init reads first, for an engine that `writesAhead`. */
+  readonly ahead?: Buffer
 }
 
 /** One container that was started. Nothing here rejects but `pausing`: a container that is gone is what was asked for. */

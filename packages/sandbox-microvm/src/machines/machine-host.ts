@@ -14,7 +14,7 @@ import { unavailable } from '@gantry/sandbox-containers/internal/engines/docker-
 import { imageContents, imageLanguages } from '@gantry/sandbox-containers/internal/images/image-contents'
 import { findImage, type MachineImage } from '../images/image-store.ts'
 import { confinement, findHypervisor, type Hypervisor } from './hypervisor.ts'
-import { launchedMachine, rehearsingMachine, startMachine } from './machine.ts'
+import { launchedMachine, startMachine } from './machine.ts'
 import {
   aheadOf,
   bootMs,
@@ -167,24 +167,20 @@ async function launchMachine(
     },
     signal,
   )
-  // A deterministic program finds the same memory, whether its sandbox waited or not.
-  const rehearses = snapshot.ahead !== undefined && spec.deterministic === undefined
-  return restoreMachine(parts, planned, snapshot, { id, shape, limits, rehearses, startMs, signal })
+  return restoreMachine(parts, planned, snapshot, { id, shape, limits, startMs, signal })
 }
 
 interface Restoring extends Pick<LaunchOptions, 'signal' | 'startMs'> {
   readonly id: string
   readonly shape: MachineShape
   readonly limits: SandboxLimits
-  /** An interpreter waits in the snapshot, and may use the time in which it waits on. */
-  readonly rehearses: boolean
 }
 
 async function restoreMachine(
   parts: Parts,
   { plan: planned }: Planned,
   { memory, state, ahead }: Snapshot,
-  { id, shape, limits, rehearses, startMs, signal }: Restoring,
+  { id, shape, limits, startMs, signal }: Restoring,
 ): Promise<Launched> {
   const { launcher, folder: parent } = parts
   const folder = join(parent, `m-${id}`)
@@ -203,7 +199,7 @@ async function restoreMachine(
     }
     const machine = await startMachine({ launcher, plan, memory, state, restore, limits, startMs, signal })
     machine.link.resume(ahead)
-    return rehearses ? rehearsingMachine(machine) : launchedMachine(machine)
+    return launchedMachine(machine)
   } finally {
     socket?.close()
     rmSync(folder, { recursive: true, force: true })

@@ -7,7 +7,7 @@ import { follow, onAbort } from '@gantry/core/internal/resilience/abort'
 import { connectInit, type InitLink } from '@gantry/sandbox/internal/launcher/init'
 import { channelsOf, launchedOf } from '@gantry/sandbox/internal/launcher/launched'
 import type { LaunchEnd, Launched, LaunchPlan } from '@gantry/sandbox/internal/launcher/launcher'
-import { linePieces, planFrame } from '@gantry/sandbox/internal/launcher/protocol'
+import { planFrame } from '@gantry/sandbox/internal/launcher/protocol'
 import { connectSupervisor, type Figures, type SupervisorLink } from '@gantry/sandbox/internal/launcher/supervisor'
 import { connectGuest, type GuestLink } from './guest-link.ts'
 
@@ -34,8 +34,6 @@ export interface MachineOptions {
 export interface Machine {
   readonly pid: number
   readonly supervisor: SupervisorLink
-  /** Processor time until now is no program's. */
-  rebase(): Promise<void>
   readonly link: GuestLink
   readonly init: InitLink
   /** Whether the machine keeps Node alive. */
@@ -71,7 +69,6 @@ export async function startMachine(options: MachineOptions): Promise<Machine> {
   const machine: Machine = {
     pid: child.pid ?? 0,
     supervisor: supervisor.link,
-    rebase: supervisor.rebase,
     link,
     init,
     hold(on) {
@@ -83,7 +80,7 @@ export async function startMachine(options: MachineOptions): Promise<Machine> {
     await Promise.race([Promise.all([options.restore?.(signal), link.renew(limits)]), own.ended, link.closed])
     signal.throwIfAborted()
     if (link.isClosed()) throw await stopped(machine)
-    await supervisor.started()
+    await supervisor.rebase()
     return machine
   } catch (error) {
     own.kill()
@@ -131,33 +128,6 @@ export function launchedMachine(machine: Machine): Launched {
   return launchedOf({ pid, supervisor, init: { ...init, hangUp: () => undefined }, hold }, machine.failure)
 }
 
-/** A program that is there at once must not wait for a rehearsal. */
-const rehearsalMs = 25
-/** After this time it has ended, also on a busy machine. */
-const rehearsedMs = 2_000
-const rehearsalLine = '{"rehearse":true}'
-
-/**
- * The same for a restored machine in which an interpreter waits. An emulator has translated nothing of what a snapshot has
- * in memory, which takes most of the time of its first program; so the interpreter runs one of its own while none is there.
- */
-export function rehearsingMachine(machine: Machine): Launched {
-  const launched = launchedMachine(machine)
-  const rehearse = (): void => {
-    for (const piece of linePieces(rehearsalLine)) machine.link.channel.write(piece)
-    timer = setTimeout(() => void machine.rebase(), rehearsedMs).unref()
-  }
-  let timer = setTimeout(rehearse, rehearsalMs).unref()
-  void launched.ended.then(() => clearTimeout(timer))
-  return {
-    ...launched,
-    run(job, options) {
-      clearTimeout(timer)
-      return launched.run(job, options)
-    },
-  }
-}
-
 async function spawned(launcher: string, { memory, state }: MachineOptions): Promise<ChildProcess> {
   // Opened for each machine, because the position in a file goes with the descriptor.
   const opened = state === undefined ? undefined : openSync(state, 'r')
@@ -183,13 +153,12 @@ const figureNames = { time: ['cpuNs', 'cpuUsec'], memory: 'memoryPeakBytes' } as
 
 /**
  * The supervisor of a hypervisor, and what its guest adds: the memory of the programs alone, and limits that the
- * guest's kernel holds. Processor time is the host's figure, from the moment at which the machine had started,
- * or rehearsed.
+ * guest's kernel holds. Processor time is the host's figure, from the moment at which the machine had started.
  */
 function watchedMachine(
   own: SupervisorLink,
   link: GuestLink,
-): { readonly link: SupervisorLink; started(): Promise<void>; rebase(): Promise<void> } {
+): { readonly link: SupervisorLink; rebase(): Promise<void> } {
   let base: Figures['figures'] = {}
   let hit = false
   const merged = <Known extends Figures>(known: Known): Known => {
@@ -206,9 +175,6 @@ function watchedMachine(
     hit = true
     own.kill()
   })
-  const rebase = async (asked: Promise<Figures>): Promise<void> => {
-    base = (await asked).figures
-  }
   const whole = async (asked: Promise<Figures>): Promise<Figures> => merged(await asked)
   return {
     link: {
@@ -219,12 +185,11 @@ function watchedMachine(
       end: own.end.then((end) => withReason(merged(end), hit)),
       ended: own.ended.then((end) => withReason(merged(end), hit)),
     },
-    async started() {
+    async rebase() {
       // A run that is begun and ended: what the start of the machine took is no program's.
       own.begin(60_000)
-      await rebase(own.measure())
+      base = (await own.measure()).figures
     },
-    rebase: () => rebase(own.look()),
   }
 }
 

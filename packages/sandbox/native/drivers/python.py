@@ -8,7 +8,6 @@ Started ahead of its program, it reads one line of JSON from descriptor 3, the j
     deterministic  {seed, nowMs}: random numbers from a seed, and a clock that stands
     token          a word for its last line, `{"done": true, "code": n, "token": …}`, right before it ends
     gateway        a word that makes it a program over tools: see python_gateway.py, which then has descriptor 3
-A line with `rehearse` is no job: it runs a program of its own that leaves nothing, and reads the next line.
 It runs the code as `__main__`, writes `{"value": …}` to descriptor 3 when the code returned something, and ends as
 the interpreter itself would. In a session it writes `{"done": true, "code": n}` after each cell.
 
@@ -342,37 +341,6 @@ def rehearse():
     flush_files()
 
 
-def rehearse_init():
-    """Asks the kernel what the init asks it when a program ends: an emulator has to translate that part of it too."""
-    os.statvfs('.')
-    for pid in filter(str.isdigit, os.listdir('/proc')):
-        try:
-            with open(f'/proc/{pid}/stat') as stat:
-                stat.read()
-        except OSError:
-            pass
-    ends = os.pipe()
-    os.write(ends[1], b'0')
-    os.read(ends[0], 1)
-    for end in ends:
-        os.close(end)
-
-
-def rehearse_program():
-    """Runs a program whose output goes nowhere, and leaves nothing of it: the next one finds what it would have found."""
-    out, module, path = sys.stdout, sys.modules['__main__'], list(sys.path)
-    with open(os.devnull, 'w', 1) as nothing:
-        sys.stdout = nothing
-        prepare({'env': dict(os.environ)})
-        Program(False, None).run(json.loads('{"code":"print(0)"}')['code'])
-        flush_files()
-        send('{"done":false}', nothing.fileno())
-    rehearse_init()
-    sys.stdout, sys.modules['__main__'], sys.path[:] = out, module, path
-    linecache.cache.clear()
-    gc.collect()
-
-
 def main():
     open_streams()
     find_packages()
@@ -387,12 +355,6 @@ def main():
     if line is None:
         return
     job = json.loads(line)
-    while job.get('rehearse'):
-        rehearse_program()
-        line = read_line()
-        if line is None:
-            return
-        job = json.loads(line)
     del line
     program = Program(bool(job.get('session')), job.get('token'), *prepare(job))
     status = program.run(job['code'])

@@ -18,6 +18,7 @@ import type { LanguagesFound } from '../languages/languages.ts'
 import { type Inside, launchJob, waitingStep } from '../launcher/launch-job.ts'
 import { launchedSandbox } from '../launcher/launched-sandbox.ts'
 import { createSpares, type Launched, type LaunchOptions, startLauncher } from '../launcher/launcher.ts'
+import { startFrame } from '../launcher/protocol.ts'
 import { certificateEnvironment, egressInside, writeCertificates } from '../process/egress-inside.ts'
 import type { Planned, Planner } from '../process/planner.ts'
 
@@ -48,7 +49,7 @@ export interface PlannedSandbox extends Pick<Planned, 'enforced' | 'egressFolder
   launch(options: StartOptions): Promise<Launched>
 }
 
-type StartOptions = Pick<LaunchOptions, 'signal' | 'startMs' | 'early'>
+type StartOptions = Pick<LaunchOptions, 'signal' | 'startMs' | 'early' | 'ahead'>
 
 interface LauncherRuntimeOptions {
   readonly kind: string
@@ -228,9 +229,11 @@ async function startSandbox(machine: PreparedHost, spec: SandboxSpec, signal: Ab
     const inside = withPlaceholders(planned.inside, proxy)
     const step =
       spec.language === undefined ? undefined : waitingStep(inside.languages.get(spec.language), spec, inside)
-    launched = await planned.launch({ signal, startMs, early: step === undefined })
+    const keep = spec.session === true
+    const ahead = step === undefined ? {} : { ahead: startFrame(step, keep) }
+    launched = await planned.launch({ signal, startMs, early: step === undefined, ...ahead })
     if (proxy !== undefined) launched.relay(egressInside.port, egressInside.socket)
-    if (step !== undefined) launched.start(step, { keep: spec.session === true })
+    if (step !== undefined) launched.start(step, { keep })
     const waiting = step === undefined ? 'none' : planned.counted ? 'counted' : 'uncounted'
     const jobOf = (job: SandboxJob) => launchJob(job, spec, inside, waiting)
     const { enforced } = planned

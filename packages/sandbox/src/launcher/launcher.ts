@@ -122,6 +122,8 @@ export interface LaunchOptions {
   readonly startMs: number
   /** Does not wait for the init. */
   readonly early?: boolean
+  /** The frame that `start` is to send. A sandbox that takes it before it runs is not sent it again. */
+  readonly ahead?: Buffer
   /** Source of spare launchers; a new launcher is started each time when absent. */
   readonly spares?: Spares
 }

@@ -1,6 +1,4 @@
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
-import { text } from 'node:stream/consumers'
 import { test } from 'node:test'
 import { jobLine, runCode, startCells, startDriver } from './driver.fixture.ts'
 
@@ -273,23 +271,4 @@ test('the last expression of a cell is its value, or is printed when it is not J
   assert.deepEqual((await cell('task = asyncio.ensure_future(asyncio.sleep(0, 7))\nawait asyncio.sleep(0)')).length, 1)
   assert.deepEqual((await cell('await task')).at(0), { value: 7 })
   assert.deepEqual(await end().then(({ exit, stdout }) => ({ exit, stdout })), { exit: 0, stdout: '{1}\n' })
-})
-
-test('a program finds nothing of a rehearsal before it', async (t) => {
-  const code = `
-import gc, linecache, os, random, sys, threading
-print(sys.argv, sys.path[0] == os.getcwd(), len(sys.path), sys.stdout.name, sorted(globals()), sorted(map(os.path.basename, linecache.cache)))
-print(sorted(sys.modules), sorted(os.environ), os.listdir(), sorted(os.listdir('/proc/self/fd')), threading.active_count())
-print(sys.modules['__main__'].__dict__ is globals())
-`
-  const job = { env: { PATH: '/usr/bin:/bin', OWN: '1' } }
-  const run = async (rehearsals: number): Promise<string> => {
-    const { child, channel, stdout } = startDriver(t, 'python', job)
-    channel.write('{"rehearse":true}\n'.repeat(rehearsals))
-    channel.end(jobLine(code, job))
-    const [[exit]] = await Promise.all([once(child, 'close'), text(channel)])
-    assert.equal(exit, 0)
-    return stdout
-  }
-  assert.equal(await run(2), await run(0))
 })

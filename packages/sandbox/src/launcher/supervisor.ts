@@ -52,13 +52,12 @@ export function connectSupervisor(child: ChildProcess, socket: Socket, plan: Lau
   const end = Promise.withResolvers<LaunchEnd>()
   const ended = Promise.withResolvers<LaunchEnd>()
   let left: readonly string[] | undefined
-  /** In the order of their requests, which is that of the replies. */
-  const awaited: PromiseWithResolvers<Figures>[] = []
+  let measured: PromiseWithResolvers<Figures> | undefined
   let killed = false
 
   const take = (type: number, payload: Buffer): void => {
     const reader = new PayloadReader(payload)
-    if (type === fromSupervisor.figures) awaited.shift()?.resolve(readFigures(reader))
+    if (type === fromSupervisor.figures) measured?.resolve(readFigures(reader))
     else if (type === fromSupervisor.end) end.resolve(readEnd(reader))
     else if (type === fromSupervisor.gone) hangUp(reader.list(() => reader.text()))
     else throw new FrameError('The supervisor sent a frame of an unknown type.')
@@ -75,9 +74,8 @@ export function connectSupervisor(child: ChildProcess, socket: Socket, plan: Lau
   const ask = async (how: number): Promise<Figures> => {
     write(frameHead(how, 0))
     if (isUnmeasured(plan)) return { figures: {}, hits: [] }
-    const figures = Promise.withResolvers<Figures>()
-    awaited.push(figures)
-    return Promise.race([figures.promise, end.promise])
+    measured = Promise.withResolvers<Figures>()
+    return Promise.race([measured.promise, end.promise])
   }
   const gone = (): void => {
     const all = [...plan.cgroups.folders, ...plan.folders]
