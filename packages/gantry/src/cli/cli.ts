@@ -24,7 +24,7 @@ const handlers: { readonly [Name in CommandName]: () => Promise<Command> } = {
   'runtime build': async () => (await import('./commands/runtime-packages.ts')).buildRuntime,
   'runtime images': async () => (await import('./commands/runtime.ts')).listImages,
   'runtime prune': async () => (await import('./commands/runtime-packages.ts')).pruneRuntime,
-  'runtime template': async () => (await import('./commands/runtime-template.ts')).writeTemplate,
+  'runtime template': async () => (await import('./commands/runtime.ts')).writeTemplate,
   'runtime serve': async () => (await import('./commands/runtime.ts')).serveRuntimes,
   'worker temporal': async () => (await import('./commands/worker.ts')).workForTemporal,
   bench: async () => (await import('./commands/bench.ts')).benchTool,

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
-import { openRecordFile } from './record-file.ts'
+import { openRecordFile } from './commands/runtime.ts'
 
 function folderOf(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), 'gantry-record-'))

@@ -1,3 +1,5 @@
+import { accessSync, constants, statSync } from 'node:fs'
+import { delimiter, isAbsolute, join, resolve } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import type { Backend, BackendCall, BackendContext, BackendHost, Health } from '@gantry/core/internal/backends/backend'
 import { onAbort } from '@gantry/core/internal/resilience/abort'
@@ -7,7 +9,6 @@ import { type Connection, connect } from './connection.ts'
 import { type Connector, createConnector } from './connector.ts'
 import { createRefresher, keepSubscribed, listTools, translateTools } from './discovered-tools.ts'
 import { Logs } from './logs.ts'
-import { missingProgram } from './missing-program.ts'
 import { loadSdk, type Sdk } from './sdk.ts'
 import { type McpOptions, type McpSettings, readOptions } from './settings.ts'
 import { Supervisor } from './supervisor.ts'
@@ -230,5 +231,29 @@ class McpServer {
     if (listed.cut) this.#logs.line(`It has more than ${maxTools} tools; the rest was left out.`)
     const held = quarantined.length === 0 ? '' : `, ${quarantined.length} of them in quarantine`
     this.#host.report({ kind: 'changed', message: `The MCP server ${name} brings ${tools.length} tools${held}.` })
+  }
+}
+
+/** Why the program of a server cannot be started, found without starting it; undefined when it is there. */
+export function missingProgram({ location }: McpSettings): string | undefined {
+  if (location.kind !== 'program') return undefined
+  const { command, cwd = '.', env } = location
+  const [program] = command
+  if (statSync(cwd, { throwIfNoEntry: false })?.isDirectory() !== true) return `starts in ${cwd}, which is not a folder`
+  const path = env.PATH ?? process.env.PATH ?? ''
+  const places = /[/\\]/.test(program)
+    ? [isAbsolute(program) ? program : resolve(cwd, program)]
+    : path.split(delimiter).map((folder) => join(resolve(cwd, folder), program))
+  // The endings of programs on Windows are not searched.
+  if (process.platform === 'win32' || places.some(isProgram)) return undefined
+  return `starts the program ${program}, which is ${places.length === 1 ? 'not there or not executable' : 'not on the PATH'}`
+}
+
+function isProgram(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK)
+    return statSync(file).isFile()
+  } catch {
+    return false
   }
 }

@@ -4,7 +4,7 @@ import { Duplex } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { type AttachedStream, attachedStream } from './attached-stream.ts'
+import { type AttachedStream, attachedStream } from './docker.ts'
 
 /** A connection to an engine: what it sends is pushed by the test, what it receives is kept. */
 function connectionOf(): { readonly connection: Duplex; readonly received: Buffer[] } {

@@ -1,7 +1,7 @@
 import type { Isolation, Issue, JsonSchema, SandboxLimits } from '@gantry/contract'
 import { isObject } from '@gantry/contract/internal/json'
 import { unknownMembers } from '@gantry/core/internal/options/options'
-import { isIsolation, isolations, meets } from '@gantry/core/internal/runtimes/runtime'
+import { isIsolation, isolations, meets, type PackageKind, type Refusal } from '@gantry/core/internal/runtimes/runtime'
 import { didYouMean } from '@gantry/core/internal/search/near'
 import { escapeSegment } from '@gantry/json-schema/internal/pointer'
 import { limitIssues, limitsSchema } from './limits.ts'
@@ -134,4 +134,18 @@ function runtimesFaults(runtimes: unknown, kinds: readonly string[]): string[] {
 function merge(name: string, given: ProfileOptions, base: Profile | undefined): Profile {
   const stated = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
   return { ...blank, ...base, ...stated, name }
+}
+
+/** Why a runtime that is allowed does not have the packages that the configuration gives to the program. */
+export function lackingPackages(
+  served: readonly PackageKind[] = [],
+  wanted: readonly PackageKind[] = [],
+  profile: string,
+): Refusal | undefined {
+  const lacking = wanted.find((each) => !served.includes(each))
+  if (lacking === undefined) return undefined
+  return {
+    reason: `It cannot have the packages of runtimes.${lacking}.packages, which the profile ${profile} gives to such programs.`,
+    remedy: 'Use the runtime process, or a profile with `packages: false` for programs that need none.',
+  }
 }

@@ -13,9 +13,9 @@ import {
 import type { RuntimeVerdict } from '@gantry/core/internal/runtimes/runtimes'
 import { didYouMean } from '@gantry/core/internal/search/near'
 import type { Timing } from '../pools/timing.ts'
-import { lackingPackages } from './lacking-packages.ts'
 import type { RuntimeStatus } from './live-order.ts'
 import type { Profile } from './profiles.ts'
+import { lackingPackages } from './profiles.ts'
 
 /** The demands of a request on a runtime. */
 export interface Requirement {

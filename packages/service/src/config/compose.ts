@@ -15,10 +15,9 @@ import {
   type ToolsFolder,
   type ToolsFolderMemory,
 } from '@gantry/tools'
-import { webhookIssues } from './approval-webhook.ts'
 import { authenticationIssues } from './authentication-settings.ts'
 import { brokerIssues } from './broker-settings.ts'
-import { checkCallback } from './callback-target.ts'
+import { checkCallback, webhookIssues } from './callback-target.ts'
 import type { ConfigDocument, ConfigRequest, LoadedConfig, ToolsFolderLocation } from './config.ts'
 import { type Overrides, override, wrongEnvironment } from './environment.ts'
 import { importModule } from './import-module.ts'

@@ -1,7 +1,6 @@
 import { type ApprovalMessage, type ApprovalView, parseWebhookKey, ToolError } from '@gantry/contract'
 import type { Egress } from '@gantry/core'
-import { webhookDenied, webhookScope } from '../config/approval-webhook.ts'
-import { checkCallbackUrl } from '../config/callback-target.ts'
+import { checkCallbackUrl, webhookDenied, webhookScope } from '../config/callback-target.ts'
 import type { LoadedConfig } from '../config/config.ts'
 import { secretText } from '../config/secret-sources.ts'
 import type { ApprovalSettings, ApprovalWebhook } from '../config/service-settings.ts'

@@ -1,5 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
+import { chmodSync, createWriteStream, renameSync, type WriteStream } from 'node:fs'
+import { mkdir, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { isRuntimes } from '@gantry/core/internal/runtimes/runtimes'
 import type {
@@ -18,11 +20,10 @@ import { readTlsFiles, resolveText } from '@gantry/service/internal/config/secre
 import { ensureKey } from '@gantry/service/internal/config/service-files'
 import type { LoadedConfig } from '@gantry/service/serve'
 import { openSandboxes } from '@gantry/tools'
-import { unknownName } from '../errors.ts'
+import { unknownName, usageError } from '../errors.ts'
 import type { Command, Io } from '../io.ts'
 import type { OptionValues } from '../option-table.ts'
 import { createProgress, printJson, tableText } from '../print.ts'
-import { openRecordFile } from '../record-file.ts'
 import { safeJson, safeLine } from '../terminal.ts'
 
 /** Builds the image of a flavour and loads it into an engine. */
@@ -271,4 +272,95 @@ async function announce(
 
 async function untilEnded(signal: AbortSignal): Promise<void> {
   if (!signal.aborted) await once(signal, 'abort')
+}
+
+/** Writes the archive of a template for Proxmox VE, with the key that the configuration names. */
+export const writeTemplate: Command = async ({ operands, options }, io) => {
+  const [path = '', name = 'standard'] = operands
+  const { templateFlavours, writeTemplateArchive } = await import(
+    '@gantry/sandbox-proxmox/internal/templates/template-archive'
+  )
+  const flavour = templateFlavours.find((one) => one.name === name)
+  if (flavour === undefined) {
+    const names = templateFlavours.map((one) => one.name)
+    throw await unknownName(
+      'flavour',
+      `${name} is no flavour of a template; there are ${names.join(', ')}.`,
+      name,
+      names,
+    )
+  }
+  const { environment, folder, signal } = io
+  const { options: loaded, warnings } = await loadConfig({
+    environment,
+    folder,
+    signal,
+    ...(options.config === undefined ? {} : { file: options.config }),
+  })
+  for (const warning of warnings) io.err(`warning: ${safeLine(warning)}\n`)
+  const { agentKeyOf, hasProxmox } = await import('@gantry/sandbox-proxmox/internal/settings')
+  if (!hasProxmox(loaded.runtimes)) {
+    throw usageError(
+      '/runtimes/proxmox',
+      'The configuration needs runtimes.proxmox, because the template gets its agentKey.',
+    )
+  }
+  const key = await agentKeyOf(loaded.runtimes.proxmox, loaded.secrets)
+  const file = resolve(folder, path)
+  const progress = createProgress(io, options)
+  const onProgress = (step: string): void => {
+    if (io.watched) progress.show(step)
+    else if (options.quiet !== true && !step.startsWith('unpacking')) io.err(`${safeLine(step)}\n`)
+  }
+  await writeTemplateArchive({ flavour, key, file, signal, onProgress }).finally(progress.clear)
+  if (options.json === true) await printJson({ flavour: name, file }, io)
+  else await io.out(`${safeLine(file)}\n`)
+  return 0
+}
+
+/** A file of lines that only its owner may read. */
+export interface RecordFile {
+  write(line: string): void
+  /** What was written is in the file when the process ends. */
+  end(): void
+}
+
+/** A hostile client can have lines written without an end; with the file before it, twice this much is kept. */
+const mostBytes = 67_108_864
+
+/** Appends to a file; a full one is renamed to `FILE.1`, in place of an earlier one. */
+export async function openRecordFile(file: string, most = mostBytes): Promise<RecordFile> {
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 })
+  let stream = append(file)
+  await once(stream, 'open')
+  chmodSync(file, 0o600)
+  let { size } = await stat(file)
+  return {
+    write(line) {
+      const bytes = Buffer.byteLength(line)
+      if (size > 0 && size + bytes > most && isMovedAside(file)) {
+        // Lines that are still to be written go with the open file.
+        stream.end()
+        stream = append(file)
+        size = 0
+      }
+      size += bytes
+      stream.write(line)
+    },
+    end: () => void stream.end(),
+  }
+}
+
+/** A folder in which nothing can be renamed any more must not end the server. */
+function isMovedAside(file: string): boolean {
+  try {
+    renameSync(file, `${file}.1`)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function append(file: string): WriteStream {
+  return createWriteStream(file, { flags: 'a', mode: 0o600 })
 }
