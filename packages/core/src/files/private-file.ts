@@ -15,9 +15,17 @@ export type PrivateFile =
 const chunkBytes = 4_096
 
 /** Reads a regular file of at most `most` bytes, never through a link; rejects with the system error. */
-export async function readPrivate(path: string, most: number): Promise<PrivateFile> {
-  const flags = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOFOLLOW ?? 0)
-  const handle = await open(path, flags)
+export function readPrivate(path: string, most: number): Promise<PrivateFile> {
+  return readRegular(path, most, constants.O_NOFOLLOW ?? 0)
+}
+
+/** The same for a file that a configuration names, through links too. */
+export function readBounded(path: string, most: number): Promise<PrivateFile> {
+  return readRegular(path, most, 0)
+}
+
+async function readRegular(path: string, most: number, links: number): Promise<PrivateFile> {
+  const handle = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | links)
   try {
     const stats = await handle.stat()
     if (!stats.isFile()) return { state: 'not-a-file' }

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
-import { readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { rename, rm, writeFile } from 'node:fs/promises'
 import { type Json, type JsonObject, ToolError } from '@gantry/contract'
 import { isObject, isText } from '@gantry/contract/internal/json'
-import { isAbsent } from '@gantry/core/internal/files/private-file'
+import { isAbsent, readBounded } from '@gantry/core/internal/files/private-file'
 import { quote } from '@gantry/core/internal/ids/quote'
 import { listDigest, type PackageSource } from './package-lists.ts'
 
@@ -20,15 +20,19 @@ export interface Lock {
 
 const head = '# Locked by `gantry runtime build packages`. Commit this file; renew it with --update.'
 
+/** Five hundred packages with their dependencies and all hashes have less. */
+const mostBytes = 16_777_216
+
 /** Reads the lock of a list; undefined when there is none. Rejects with CONFIG_INVALID when it is not of this list. */
 export async function readLock(source: PackageSource): Promise<Lock | undefined> {
-  let text: string
-  try {
-    text = await readFile(source.lock, 'utf8')
-  } catch (error) {
+  const found = await readBounded(source.lock, mostBytes).catch((error: unknown) => {
     if (isAbsent(error)) return undefined
     throw wrong(source, 'cannot be read', error)
-  }
+  })
+  if (found === undefined) return undefined
+  if (found.state === 'not-a-file') throw wrong(source, 'is not a regular file')
+  if (found.state === 'too-long') throw wrong(source, `has more than ${mostBytes} bytes`)
+  const text = found.bytes.toString()
   return source.kind === 'python' ? pythonLock(source, text) : nodeLock(source, text)
 }
 

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { ToolError } from '@gantry/contract'
+import { readLock } from './lock-files.ts'
 import { type PackageOptions, packageChecks, readPackages } from './package-lists.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'gantry-lists-'))
@@ -100,4 +101,15 @@ test('a requirements file and a package.json are read like a list, and each wron
     read({ node: { packages: { manifest: join(folder, 'nothing.json') } } }, 'node'),
     /nothing\.json, which does not exist/,
   )
+})
+
+test('a list or lock that never ends, or is longer than allowed, is refused without being read whole', async () => {
+  const endless = { python: { packages: { requirements: '/dev/zero' } } }
+  await assert.rejects(read(endless, 'python'), /\/dev\/zero, which is not a regular file/)
+  const long = join(folder, 'long.txt')
+  writeFileSync(long, '#'.repeat(262_145))
+  await assert.rejects(read({ python: { packages: { requirements: long } } }, 'python'), /more than 262144 bytes/)
+  const source = await readPackages({ python: { packages: ['six'], lock: '/dev/zero' } }, 'python')
+  assert.ok(source)
+  await assert.rejects(readLock(source), /\/dev\/zero is not a regular file/)
 })

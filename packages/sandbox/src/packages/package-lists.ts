@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { type Issue, type JsonSchema, ToolError } from '@gantry/contract'
 import { isObject, isText } from '@gantry/contract/internal/json'
-import { isAbsent } from '@gantry/core/internal/files/private-file'
+import { isAbsent, readBounded } from '@gantry/core/internal/files/private-file'
 import { quote } from '@gantry/core/internal/ids/quote'
 import { type Check, either, text } from '@gantry/core/internal/options/option'
 import { optionsCheck } from '@gantry/core/internal/options/options'
@@ -95,14 +94,13 @@ const mostPackages = 500
 const mostBytes = 262_144
 
 async function readText(file: string, path: string): Promise<string> {
-  try {
-    const bytes = await readFile(file)
-    if (bytes.length <= mostBytes) return bytes.toString()
-  } catch (cause) {
-    const why = isAbsent(cause) ? 'does not exist' : 'cannot be read'
-    throw invalid([{ path, message: `names ${file}, which ${why}` }])
-  }
-  throw invalid([{ path, message: `names ${file}, which has more than ${mostBytes} bytes` }])
+  const found = await readBounded(file, mostBytes).catch((cause) =>
+    isAbsent(cause) ? 'does not exist' : 'cannot be read',
+  )
+  if (isText(found)) throw invalid([{ path, message: `names ${file}, which ${found}` }])
+  if (found.state === 'read') return found.bytes.toString()
+  const fault = found.state === 'too-long' ? `has more than ${mostBytes} bytes` : 'is not a regular file'
+  throw invalid([{ path, message: `names ${file}, which ${fault}` }])
 }
 
 interface Line {

@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { ToolError } from '@gantry/contract'
 import { isObject } from '@gantry/contract/internal/json'
@@ -10,6 +9,7 @@ import {
   type SecretSource,
   type SecretStoreOptions,
 } from '@gantry/core'
+import { readBounded } from '@gantry/core/internal/files/private-file'
 
 /** The source of one secret: a variable or a file. */
 export type SecretLocation = { readonly env: string } | { readonly file: string }
@@ -101,13 +101,20 @@ export async function readTlsFiles(
   return Object.fromEntries(Object.entries(held).filter(([, text]) => text !== undefined))
 }
 
+/** Longer than any bundle of certificates. */
+const mostPemBytes = 4_194_304
+
 async function readPem(file: string, path: string): Promise<string> {
-  return readFile(file, 'utf8').catch((cause: unknown) => {
-    throw new ToolError('CONFIG_INVALID', `The file ${file} of ${path} cannot be read.`, {
+  const refused = (words: string, cause?: unknown): ToolError =>
+    new ToolError('CONFIG_INVALID', `The file ${file} of ${path} ${words}.`, {
       cause,
-      details: { issues: [{ path, message: 'cannot be read' }] },
+      details: { issues: [{ path, message: words }] },
     })
+  const found = await readBounded(file, mostPemBytes).catch((cause: unknown) => {
+    throw refused('cannot be read', cause)
   })
+  if (found.state === 'read') return found.bytes.toString()
+  throw refused(found.state === 'too-long' ? `has more than ${mostPemBytes} bytes` : 'is not a regular file')
 }
 
 function isSource(value: unknown): value is { get(name: string, request: object): unknown } {
