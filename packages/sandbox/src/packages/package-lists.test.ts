@@ -113,3 +113,19 @@ test('a list or lock that never ends, or is longer than allowed, is refused with
   assert.ok(source)
   await assert.rejects(readLock(source), /\/dev\/zero is not a regular file/)
 })
+
+test('the user and password of a URL are not in the message about its line', async () => {
+  const lines = [
+    '--index-url https://user:s3cret@host/simple',
+    'six @ https://oauth2:s3cret@host/six.whl',
+    'six @ git+https://s3cret@host',
+  ]
+  const requirements = join(folder, 'tokens.txt')
+  writeFileSync(requirements, lines.join('\n'))
+  await assert.rejects(read({ python: { packages: { requirements } } }, 'python'), (error) => {
+    assert.ok(ToolError.is(error))
+    assert.doesNotMatch(JSON.stringify([error.message, error.details]), /s3cret/)
+    return /https:\/\/\[redacted\]@host/.test(error.message)
+  })
+  assert.doesNotMatch(JSON.stringify(packageChecks.python.issues({ packages: lines }, '')), /s3cret/)
+})

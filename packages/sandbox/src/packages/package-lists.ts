@@ -82,7 +82,7 @@ async function readFileList(packages: FileList): Promise<readonly string[]> {
   const lines = kind === 'python' ? requirementLines(content) : dependenciesOf(content, path)
   const issues = lines.flatMap(({ text: line, at }): Issue[] => {
     const fault = faults[kind](line)
-    return fault === undefined ? [] : [{ path, message: `has a wrong entry at ${at}: ${quote(line)} ${fault}` }]
+    return fault === undefined ? [] : [{ path, message: `has a wrong entry at ${at}: ${shownLine(line)} ${fault}` }]
   })
   if (lines.length === 0) issues.push({ path, message: 'lists no package' })
   if (lines.length > mostPackages) issues.push({ path, message: `lists more than ${mostPackages} packages` })
@@ -162,7 +162,7 @@ function listCheck(kind: PackageKind): Check {
     if (value.length > mostPackages) return [{ path, message: `must not have more than ${mostPackages} packages` }]
     return value.flatMap((line: unknown, index): Issue[] => {
       const fault = isText(line) ? faults[kind](line.trim()) : 'is not a string'
-      const shown = isText(line) ? `${quote(line)} ` : ''
+      const shown = isText(line) ? `${shownLine(line)} ` : ''
       return fault === undefined ? [] : [{ path: `${path}/${index}`, message: `${shown}${fault}` }]
     })
   }
