@@ -28,7 +28,7 @@ export const commands = {
       { line: 'gantry run demo:echo @value.json', what: 'takes the arguments from a file' },
       { line: `gantry run code:run '{"language":"python","code":"print(6*7)"}'`, what: 'runs code in a sandbox' },
       {
-        line: 'gantry run code:run --code @plot.py --file in.csv --out .',
+        line: 'gantry run code:run --code @plot.py --file in.csv --out out',
         what: 'runs a file over a file, keeps what it wrote',
       },
     ],

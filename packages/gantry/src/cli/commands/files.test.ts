@@ -37,7 +37,7 @@ test('files of an output are written below the folder, and an existing one is re
   using folder = folderWith({})
   const out = join(folder.path, 'out')
   const output: Json = { files: { 'a/b.txt': 'text', 'c.bin': { base64: 'AAEC' }, 'd.txt': { artifact: 'art_1' } } }
-  assert.equal((await saveFiles(output, out, how)).length, 3)
+  assert.equal((await saveFiles(output, out, how)).saved.length, 3)
   assert.equal(readFileSync(join(out, 'a/b.txt'), 'utf8'), 'text')
   assert.deepEqual([...readFileSync(join(out, 'c.bin'))], [0, 1, 2])
   assert.equal(readFileSync(join(out, 'd.txt'), 'utf8'), 'content of art_1')
@@ -62,6 +62,22 @@ test('no path of a program writes outside of the folder, also through a link', a
   await assert.rejects(saveFiles({ files: { 'up/precious.txt': 'x' } }, out, forced), /outside of the folder/)
   await assert.rejects(saveFiles({ files: { 'link.txt': 'x' } }, out, forced), /cannot be written/)
   assert.equal(readFileSync(join(folder.path, 'precious.txt'), 'utf8'), 'mine')
+})
+
+test('a file that programs of the machine execute or obey is written only with --force', async () => {
+  using folder = folderWith({})
+  const paths = [
+    'gantry.config.mjs',
+    '.git/hooks/post-commit',
+    'a/.npmrc',
+    'node_modules/zod/index.js',
+    'Node_Modules/x',
+  ]
+  const output: Json = { files: Object.fromEntries([...paths, 'plot.txt'].map((path) => [path, 'x'])) }
+  const { saved, withheld } = await saveFiles(output, folder.path, how)
+  assert.deepEqual([saved.length, withheld], [1, paths])
+  for (const path of paths) assert.equal(existsSync(join(folder.path, path)), false, path)
+  assert.deepEqual((await saveFiles(output, folder.path, { ...how, force: true })).withheld, [])
 })
 
 const tool = `import { defineTool } from '@gantry/core'

@@ -157,28 +157,47 @@ async function programOf(tool: string, given: string, args: object, io: Io): Pro
   )
 }
 
+export interface SavedFiles {
+  readonly saved: readonly string[]
+  /** Paths that were not written, because programs of this machine execute or obey files of such a name. */
+  readonly withheld: readonly string[]
+}
+
 /**
  * Writes the files of an output below a folder. Paths come from the program and are hostile: a path that leaves the
- * folder is refused, also through a link, and an existing file is replaced only with --force.
+ * folder is refused, also through a link. Only --force replaces an existing file, and writes one that is obeyed where it is.
  */
 export async function saveFiles(
   output: Json,
   folder: string,
   { force, read }: { readonly force: boolean; readonly read: (id: string) => AsyncIterable<Uint8Array> },
-): Promise<readonly string[]> {
-  if (!isObject(output) || !isObject(output.files)) return []
+): Promise<SavedFiles> {
+  if (!isObject(output) || !isObject(output.files)) return { saved: [], withheld: [] }
   await mkdir(folder, { recursive: true })
   const root = await realpath(folder)
   const saved: string[] = []
+  const withheld: string[] = []
   for (const [path, file] of Object.entries(output.files)) {
     const target = join(root, path)
     if (!isBelow(root, target)) throw outside(path)
+    if (!force && isObeyed(relative(root, target))) {
+      withheld.push(path)
+      continue
+    }
     await mkdir(dirname(target), { recursive: true })
     if (!isBelow(root, join(await realpath(dirname(target)), basename(target)))) throw outside(path)
     await writeNew(target, bytesOf(file, read), force)
     saved.push(target)
   }
-  return saved
+  return { saved, withheld }
+}
+
+/** Whether a file takes effect by lying where it is: a configuration of Gantry, a hidden file or folder, a module of npm. */
+function isObeyed(path: string): boolean {
+  return path
+    .toLowerCase()
+    .split(sep)
+    .some((part) => part.startsWith('.') || part === 'node_modules' || part.startsWith('gantry.config.'))
 }
 
 function isBelow(root: string, target: string): boolean {

@@ -31,8 +31,13 @@ export const runTool: Command = async ({ operands: [tool = '', text], options },
     if (out === undefined) return code
     const force = options.force === true
     const read = (id: string): AsyncIterable<Uint8Array> => caller.artifact(id, io.signal)
-    const saved = await saveFiles(result.output, resolve(io.folder, out), { force, read })
+    const { saved, withheld } = await saveFiles(result.output, resolve(io.folder, out), { force, read })
     for (const file of saved) io.err(`Wrote ${safeLine(file)}.\n`)
+    for (const path of withheld) {
+      io.err(
+        `Not written: ${safeLine(path)}, because programs here may execute or obey a file of that name; --force writes it.\n`,
+      )
+    }
     return code
   })
 }
