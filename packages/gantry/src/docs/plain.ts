@@ -59,7 +59,8 @@ function block(line: string, width: number): readonly string[] {
   )
 }
 
-function wrap(text: string, width: number): readonly string[] {
+/** Lines of at most `width`, unless one word is longer. */
+export function wrap(text: string, width: number): readonly string[] {
   const lines: string[] = ['']
   for (const word of text.split(/\s+/)) {
     const last = lines.at(-1) ?? ''

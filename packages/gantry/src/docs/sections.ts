@@ -73,12 +73,14 @@ const tableRule = /^\s*\|?[\s:|-]+\|?\s*$/
 export function plainLine(line: string): string {
   if (line.includes('-') && tableRule.test(line)) return ''
   return line
+    .replaceAll(/`[^`]+`/g, (code) => code.replaceAll('<', '&lt;').replaceAll('>', '&gt;')) // `<id>` is no tag
     .replaceAll(/!?\[([^\]]*)\]\([^)]*\)/g, '$1')
     .replaceAll(/<\/?[a-z][^>]*>/gi, '')
     .replaceAll(/(\*\*|__)(\S(?:.*?\S)?)\1/g, '$2')
     .replaceAll('`', '')
     .replaceAll(/(?<!\\)\|/g, ' ')
     .replaceAll('\\|', '|')
+    .replaceAll('\\_', '_')
     .replace(/^\s*(?:[-*>]|\d+\.)\s+/, '')
     .replaceAll('&lt;', '<')
     .replaceAll('&gt;', '>')

@@ -37,6 +37,15 @@ test('docs finds sections by words, and says how to read them', async () => {
   assert.equal(items.length, 2)
 })
 
+test('docs keeps placeholders of commands, in a page and in what it finds', async () => {
+  assert.match(
+    (await docs('how-do-i')).out.replaceAll(/\s+/g, ' '),
+    /gantry dlq show <id>, then gantry dlq redrive <id>/,
+  )
+  assert.match((await docs('redrive', 'dead', 'letters')).out.replaceAll(/\s+/g, ' '), /gantry dlq show <id>/)
+  assert.doesNotMatch((await docs('gantry', 'login')).out, /\\_/)
+})
+
 test('docs refuses a page that does not exist, with the nearest names', async () => {
   const { code, err } = await docs('runtimes/dokcer')
   assert.equal(code, 2)

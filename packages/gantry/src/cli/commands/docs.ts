@@ -1,7 +1,7 @@
 import { findPackageJSON } from 'node:module'
 import { dirname } from 'node:path'
 import { readLibrary, type ShippedPage } from '../../docs/library.ts'
-import { plainPage } from '../../docs/plain.ts'
+import { plainPage, wrap } from '../../docs/plain.ts'
 import { createDocSearch, type DocHit } from '../../docs/search.ts'
 import { type DocPage, readDocPage } from '../../docs/sections.ts'
 import { unknownName } from '../errors.ts'
@@ -88,10 +88,7 @@ function hitsText(hits: readonly DocHit[], io: Io): string {
     .map(({ file, title, heading, anchor, excerpt }) => {
       const name = file.replace(/\.md$/, '')
       const where = anchor === '' ? title : `${title} › ${heading}`
-      const text = plainPage(excerpt, width - 2)
-        .trimEnd()
-        .split('\n')
-        .slice(0, 3)
+      const text = wrap(excerpt, width - 2).slice(0, 3)
       const lines = [
         `${where}  (gantry docs ${name})`,
         ...text.filter((line) => line !== '').map((line) => `  ${line}`),
