@@ -12,7 +12,7 @@ export async function runOnNewerNode(needed) {
   if (node === undefined) {
     process.stderr.write(
       `gantry needs Node ${needed} or newer; this is ${process.version}, and no newer one is installed beside it.\n` +
-        'Install Node 24 (https://nodejs.org), or run npm install in the repository.\n',
+        'Install it beside gantry with `npm install node@24` (in the clone: `npm ci`), or from https://nodejs.org.\n',
     )
     process.exitCode = 1
     return
