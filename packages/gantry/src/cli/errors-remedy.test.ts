@@ -51,6 +51,18 @@ test('the remedy of a denial fits its cause: a permission, a rule, a person, or 
   assert.equal(remedy('DENIED'), codes.DENIED.remedy)
 })
 
+test('a call that needs approval where nobody can be asked leads to the service, also when a program made it', () => {
+  const message = 'my:pay:1.0.0 needs approval: Money.'
+  const inner = { code: 'APPROVAL_REQUIRED', message, retryable: false }
+  for (const error of [
+    new ToolError('APPROVAL_REQUIRED', message),
+    new ToolError('CODE_FAILED', `ToolError: ${message} (line 3)`, { details: { error: inner } }),
+  ])
+    assert.match(remedyOf(errorInfoOf(error)) ?? '', /^Start the service with `gantry serve`/)
+  const waiting = 'my:pay:1.0.0 needs approval, and an inner call cannot wait for it: Money.'
+  assert.equal(remedyOf(errorInfoOf(new ToolError('APPROVAL_REQUIRED', waiting))), codes.APPROVAL_REQUIRED.remedy)
+})
+
 test('all other errors keep the remedy of the code table', () => {
   for (const [code, row] of Object.entries(codes)) {
     if (/`details/.test(row.remedy) || code === 'CANCELLED') continue

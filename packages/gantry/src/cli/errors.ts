@@ -8,6 +8,7 @@ import {
   type Stage,
   ToolError,
 } from '@gantry/contract'
+import { isObject } from '@gantry/contract/internal/json'
 import { isToolError } from '@gantry/service/internal/config/problem'
 import { safeLine } from './terminal.ts'
 
@@ -94,6 +95,8 @@ export function remedyOf({ code, message, stage, details = {} }: ErrorInfo): str
   if (code === 'DENIED' && details.own === true)
     return 'Another principal with gantry:approve, or a role that `gantry approvals show` names, may decide.'
   if (code === 'DENIED') return denialRemedy(stage, details)
+  // A program in this process ends with the same refusal, which is no fault of the line where it made the call.
+  if (hasNoApprover(code === 'CODE_FAILED' ? details.error : { code, message })) return approvalRemedy
   const { remedy }: CodeInfo = codes[code]
   // The lines before name the position of a parse error or the unreadable file; only a size limit needs the remedy.
   if (code === 'PAYLOAD_INVALID') {
@@ -102,6 +105,14 @@ export function remedyOf({ code, message, stage, details = {} }: ErrorInfo): str
   const [, detail] = /`details\.(\w+)`/.exec(remedy) ?? []
   if (detail === undefined || !isEmpty(details[detail])) return remedy
   return code === 'TOOL_NOT_FOUND' ? '`gantry tools` lists what there is.' : undefined
+}
+
+const approvalRemedy =
+  'Start the service with `gantry serve` and make the call again: there it waits for `gantry approvals approve` or `deny`.'
+
+/** Whether a call needs approval where nobody can be asked, which is everywhere but in the service. */
+function hasNoApprover(error: unknown): boolean {
+  return isObject(error) && error.code === 'APPROVAL_REQUIRED' && / needs approval: /.test(String(error.message))
 }
 
 /** The message of an egress refusal that says which line to add or change. */
