@@ -60,6 +60,8 @@ test('no path of a program writes outside of the folder, also through a link', a
   symlinkSync(join(folder.path, 'precious.txt'), join(out, 'link.txt'))
   const forced = { ...how, force: true }
   await assert.rejects(saveFiles({ files: { 'up/precious.txt': 'x' } }, out, forced), /outside of the folder/)
+  await assert.rejects(saveFiles({ files: { 'up/new/x.txt': 'x' } }, out, forced), /outside of the folder/)
+  assert.equal(existsSync(join(folder.path, 'new')), false)
   await assert.rejects(saveFiles({ files: { 'link.txt': 'x' } }, out, forced), /cannot be written/)
   assert.equal(readFileSync(join(folder.path, 'precious.txt'), 'utf8'), 'mine')
 })

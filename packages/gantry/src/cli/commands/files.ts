@@ -184,6 +184,8 @@ export async function saveFiles(
       withheld.push(path)
       continue
     }
+    // Checked before and after: mkdir goes through a link, and would make folders outside.
+    if (!isBelow(root, join(await deepestReal(dirname(target)), basename(target)))) throw outside(path)
     await mkdir(dirname(target), { recursive: true })
     if (!isBelow(root, join(await realpath(dirname(target)), basename(target)))) throw outside(path)
     await writeNew(target, bytesOf(file, read), force)
@@ -198,6 +200,17 @@ function isObeyed(path: string): boolean {
     .toLowerCase()
     .split(sep)
     .some((part) => part.startsWith('.') || part === 'node_modules' || part.startsWith('gantry.config.'))
+}
+
+/** The real path of the deepest part of a path that exists. */
+async function deepestReal(path: string): Promise<string> {
+  try {
+    return await realpath(path)
+  } catch (cause) {
+    const above = dirname(path)
+    if (above === path) throw cause
+    return deepestReal(above)
+  }
 }
 
 function isBelow(root: string, target: string): boolean {
