@@ -51,7 +51,7 @@ test('the remedy of a denial fits its cause: a permission, a rule, a person, or 
   assert.equal(remedy('DENIED'), codes.DENIED.remedy)
 })
 
-test('a call that needs approval where nobody can be asked leads to the service, also when a program made it', () => {
+test('a call that needs approval where no approver can be asked leads to the service, also when a program made it', () => {
   const message = 'my:pay:1.0.0 needs approval: Money.'
   const inner = { code: 'APPROVAL_REQUIRED', message, retryable: false }
   for (const error of [

@@ -110,7 +110,7 @@ export function remedyOf({ code, message, stage, details = {} }: ErrorInfo): str
 const approvalRemedy =
   'Start the service with `gantry serve` and make the call again: there it waits for `gantry approvals approve` or `deny`.'
 
-/** Whether a call needs approval where nobody can be asked, which is everywhere but in the service. */
+/** Whether a call needs approval where no approver can be asked, which is everywhere but in the service. */
 function hasNoApprover(error: unknown): boolean {
   return isObject(error) && error.code === 'APPROVAL_REQUIRED' && / needs approval: /.test(String(error.message))
 }
