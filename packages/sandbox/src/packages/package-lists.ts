@@ -103,6 +103,11 @@ async function readText(file: string, path: string): Promise<string> {
   throw invalid([{ path, message: `names ${file}, which ${fault}` }])
 }
 
+/** A wrong line for a message, without the user and password of a URL: lines of an index often hold a token. */
+function shownLine(line: string): string {
+  return quote(line.replaceAll(/:\/\/[^\s/]*@/g, '://[redacted]@'))
+}
+
 interface Line {
   readonly text: string
   readonly at: string
