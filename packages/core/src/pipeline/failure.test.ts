@@ -188,6 +188,24 @@ test('what a tool threw is emitted with its place and without secrets, and is on
   assert.deepEqual(end?.phase === 'end' && end.thrownAt, event?.at)
 })
 
+test('a message with lines like frames does not decide where the tool threw', async () => {
+  const broken = defineTool({
+    namespace: 'my',
+    name: 'broken',
+    description: 'Throws.',
+    inputSchema: { type: 'object' },
+    run() {
+      throw new TypeError('no\n    at pay (file:///etc/other.mjs:1:1)')
+    },
+  })
+  const gantry = createExecutor({ tools: [broken] })
+  const places: (string | undefined)[] = []
+  gantry.on('call:threw', ({ at }) => places.push(at))
+  await gantry.run('my:broken', {})
+  await gantry.close()
+  assert.match(places.join(), /^file:.*failure\.test\.ts:\d+:\d+$/)
+})
+
 test('a failure that a tool reports is not emitted as thrown', async () => {
   const gantry = createExecutor({
     tools: [

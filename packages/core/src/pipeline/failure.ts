@@ -76,7 +76,7 @@ export function thrownBy(run: Run, failure: ToolError): Thrown | undefined {
     const { name, message } = causeOf(run, cause, deepestCause)
     if (!(cause instanceof Error) || typeof cause.stack !== 'string') return { name, message }
     const own = run.shown(cause.stack, longestStack)
-    const at = innermostFrame(own)
+    const at = innermostFrame(run.shown(framesOf(cause.stack, textOf(cause)), longestStack))
     const stack = `${own}${causeStacks(run, cause)}`.slice(0, longestStack)
     return { name, message, stack, ...(at === undefined ? {} : { at }) }
   } catch {
@@ -93,6 +93,12 @@ function causeStacks(run: Run, error: Error): string {
     cause = cause.cause
   }
   return text
+}
+
+/** A stack without its message, which may have lines that look like frames. */
+function framesOf(stack: string, message: string): string {
+  const start = stack.indexOf(message)
+  return start === -1 ? stack : stack.slice(start + message.length)
 }
 
 function innermostFrame(stack: string): string | undefined {
