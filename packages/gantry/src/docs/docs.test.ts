@@ -32,6 +32,16 @@ test('a page is read as sections with the anchors of GitHub, with its code and w
   ])
 })
 
+test('code keeps what looks like markup, in a page and in its index', () => {
+  const markdown =
+    '# Code\n\nSee `dlq show <id>`, [`__proto__`](a.md) and GANTRY\\_URL, <b>bold</b>.\n\n```sh\ngantry call <id>\n```\n'
+  assert.equal(
+    readDocPage('code.md', markdown).sections[0]?.text,
+    'See dlq show <id>, __proto__ and GANTRY_URL, bold. gantry call <id>',
+  )
+  assert.match(plainPage(markdown, 80), /See dlq show <id>, __proto__ and GANTRY_URL, bold\.\n\n {4}gantry call <id>/)
+})
+
 test('a search finds sections by misspelt words, at most two of a page, and decisions last', () => {
   const decision = { ...page, file: 'decisions/0001-dead.md', title: 'Dead letters' }
   const hits = createDocSearch([decision, page]).search('dead leters', 10)

@@ -34,7 +34,7 @@ export function readDocPage(file: string, markdown: string): DocPage {
     const anchor = level === '' ? '' : anchors(text)
     if (level === '#' && title === '') title = heading
     else if (level.length === 2 || level.length === 3) sections.push({ anchor, heading, lines: [] })
-    else sections.at(-1)?.lines.push(plainLine(line))
+    else sections.at(-1)?.lines.push(open === undefined ? plainLine(line) : line)
   }
   const shown = title === '' ? file : title
   return {
@@ -69,21 +69,27 @@ function anchorOf(heading: string): string {
 
 const tableRule = /^\s*\|?[\s:|-]+\|?\s*$/
 
-/** A line without Markdown: links by their text, cells apart. */
+/** Stands in a line for a piece of code while the markup around it is removed. */
+const codeMark = '\u{e000}'
+
+/** A line without Markdown: links by their text, cells apart. Code keeps every character, such as `<id>`. */
 export function plainLine(line: string): string {
   if (line.includes('-') && tableRule.test(line)) return ''
+  const codes: string[] = []
   return line
-    .replaceAll(/`[^`]+`/g, (code) => code.replaceAll('<', '&lt;').replaceAll('>', '&gt;')) // `<id>` is no tag
+    .replaceAll(/(`+)(.+?)\1(?!`)/g, (_all, _ticks: string, code: string) => {
+      codes.push(code.trim().replaceAll('\\|', '|'))
+      return `${codeMark}${codes.length - 1}${codeMark}`
+    })
     .replaceAll(/!?\[([^\]]*)\]\([^)]*\)/g, '$1')
     .replaceAll(/<\/?[a-z][^>]*>/gi, '')
     .replaceAll(/(\*\*|__)(\S(?:.*?\S)?)\1/g, '$2')
-    .replaceAll('`', '')
     .replaceAll(/(?<!\\)\|/g, ' ')
-    .replaceAll('\\|', '|')
-    .replaceAll('\\_', '_')
+    .replaceAll(/\\([|_*<>[\]])/g, '$1')
     .replace(/^\s*(?:[-*>]|\d+\.)\s+/, '')
     .replaceAll('&lt;', '<')
     .replaceAll('&gt;', '>')
     .replaceAll('&amp;', '&')
+    .replaceAll(/\u{e000}(\d+)\u{e000}/gu, (_all, place: string) => codes[Number(place)] ?? '')
     .trim()
 }
