@@ -105,9 +105,11 @@ function remedyOf(path: string, message: string): string {
   const [, variable] = variableForm.exec(message) ?? []
   if (variable !== undefined) return `Correct or unset the variable ${variable}.`
   if (/is not (?:a|an) .*(?:key|option)|there (?:is|are)|is not an? (?:\w+ )?option/.test(message)) {
-    return 'Correct the name, or remove the key; docs/configuration.md lists the keys.'
+    return 'Correct the name, or remove the key; `gantry docs reference/configuration` lists the keys.'
   }
   if (/does not exist|cannot be read|is not there/.test(message)) return 'Create the file, or correct its path.'
   const key = path.split('/', 2)[1]
-  return key === undefined ? 'Correct the file.' : `Correct the value; docs/configuration.md describes \`${key}\`.`
+  return key === undefined
+    ? 'Correct the file.'
+    : `Correct the value; \`gantry docs reference/configuration\` describes \`${key}\`.`
 }

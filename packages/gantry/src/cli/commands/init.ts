@@ -6,7 +6,7 @@ import { printJson } from '../print.ts'
 import { safeLine } from '../terminal.ts'
 
 const configuration = dedented(`
-  // The configuration of Gantry. \`gantry config check\` checks it; docs/configuration.md lists every key.
+  // The configuration of Gantry. \`gantry config check\` checks it; \`gantry docs reference/configuration\` lists every key.
   import { greet } from './tools.mjs'
 
   export default {
@@ -65,7 +65,7 @@ const toolsTest = dedented(`
   import { createTestExecutor } from 'gantry/testing'
   import { greet } from './tools.mjs'
 
-  // A test executor has a fixed clock and fixed ids, and no network; docs/testing.md says how to record HTTP.
+  // A test executor has a fixed clock and fixed ids, and no network; \`gantry docs testing\` says how to record HTTP.
   test('greet greets by name', async () => {
     const gantry = createTestExecutor({ tools: [greet] })
     const result = await gantry.run('my:greet', { name: 'Ada' })
