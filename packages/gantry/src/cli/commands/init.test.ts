@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { readFileSync, symlinkSync } from 'node:fs'
+import { readdirSync, readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { folderWith } from '../../../../service/src/config/config.fixture.ts'
@@ -36,4 +36,20 @@ test('init replaces no file unless it is forced to', async () => {
   assert.match(refused.err, /tools\.mjs exists; --force replaces it/)
   assert.equal(readFileSync(join(folder.path, 'tools.mjs'), 'utf8'), 'mine')
   assert.equal((await gantry(folder.path, 'init', '--force')).code, 0)
+})
+
+test('init writes nothing beside a link that leads nowhere, another configuration, or where it cannot write', async () => {
+  using folder = folderWith({ 'other/gantry.config.yaml': 'demo: true', file: 'mine', 'linked/keep': '' })
+  symlinkSync('nowhere', join(folder.path, 'linked', 'tools.test.mjs'))
+  const expected = [
+    ['other', /gantry\.config\.yaml is a configuration already/],
+    ['file', /file cannot be written/],
+    ['linked', /tools\.test\.mjs exists/],
+  ] as const
+  for (const [name, message] of expected) {
+    const refused = await gantry(folder.path, 'init', name)
+    assert.equal(refused.code, 2)
+    assert.match(refused.err, message)
+  }
+  assert.deepEqual(readdirSync(join(folder.path, 'linked')).sort(), ['keep', 'tools.test.mjs'])
 })

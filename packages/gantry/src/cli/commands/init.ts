@@ -86,10 +86,18 @@ const files = { 'gantry.config.mjs': configuration, 'tools.mjs': tools, 'tools.t
 /** Writes a configuration with comments, a tool, and a test of it. Writes nothing when one of the files exists. */
 export const initProject: Command = async ({ operands: [name = '.'], options }, io) => {
   const folder = resolve(io.folder, name)
-  await mkdir(folder, { recursive: true })
   const paths = Object.keys(files).map((file) => join(folder, file))
-  const { existsSync } = await import('node:fs')
-  const existing = paths.filter((path) => existsSync(path))
+  const { lstatSync } = await import('node:fs')
+  // A link that leads nowhere is there too.
+  const isThere = (path: string) => lstatSync(path, { throwIfNoEntry: false }) !== undefined
+  await mkdir(folder, { recursive: true }).catch((cause) => Promise.reject(unwritable(folder, cause)))
+  const other = ['ts', 'js', 'json', 'yaml', 'yml'].map((end) => join(folder, `gantry.config.${end}`)).find(isThere)
+  if (other !== undefined) {
+    throw new ToolError('INPUT_INVALID', `${other} is a configuration already; choose another folder.`, {
+      stage: 'admit',
+    })
+  }
+  const existing = paths.filter(isThere)
   if (existing.length > 0 && options.force !== true) {
     throw new ToolError(
       'INPUT_INVALID',
@@ -98,7 +106,10 @@ export const initProject: Command = async ({ operands: [name = '.'], options }, 
     )
   }
   for (const [file, text] of Object.entries(files)) {
-    await writeFile(join(folder, file), text, { flag: options.force === true ? 'w' : 'wx' })
+    const path = join(folder, file)
+    await writeFile(path, text, { flag: options.force === true ? 'w' : 'wx' }).catch((cause) =>
+      Promise.reject(unwritable(path, cause)),
+    )
   }
   if (options.json === true) await printJson({ folder, files: Object.keys(files) }, io)
   else {
@@ -115,6 +126,10 @@ export const initProject: Command = async ({ operands: [name = '.'], options }, 
     io.err('The service keeps its data and its key in .gantry: leave that folder out of version control.\n')
   }
   return 0
+}
+
+function unwritable(path: string, cause: unknown): ToolError {
+  return new ToolError('INPUT_INVALID', `${path} cannot be written.`, { stage: 'admit', cause })
 }
 
 /** The text without its first line break and two spaces before each line. */
