@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { differences, runChild } from '../child.ts'
@@ -29,13 +29,18 @@ export async function shellFault(root: string, folder: string, fence: Fence): Pr
   return [`${fence.page}:${fence.line} prints something else than the page says`, ...shown].join('\n')
 }
 
-/** A folder with a `gantry` that runs this repository's command on the current Node. */
+/**
+ * A folder with a `gantry` that runs this repository's command on the current Node. It is written once and renamed into
+ * place, because a program that is being written cannot be started by another fence ("Text file busy").
+ */
 function shim(root: string, folder: string): string {
   const bin = join(folder, 'bin')
+  const file = join(bin, 'gantry')
+  if (existsSync(file)) return bin
   mkdirSync(bin, { recursive: true })
   const target = join(root, 'packages', 'gantry', 'bin', 'gantry.mjs')
-  writeFileSync(join(bin, 'gantry'), `#!/bin/sh\nexec '${process.execPath}' '${target}' "$@"\n`)
-  chmodSync(join(bin, 'gantry'), 0o755)
+  writeFileSync(`${file}.new`, `#!/bin/sh\nexec '${process.execPath}' '${target}' "$@"\n`, { mode: 0o755 })
+  renameSync(`${file}.new`, file)
   return bin
 }
 
