@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { codes, type ErrorCode, type ErrorDetails, ToolError } from '@gantry/contract'
-import { errorInfoOf, remedyOf } from './errors.ts'
+import { errorInfoOf, errorText, remedyOf } from './errors.ts'
 
 function remedy(code: ErrorCode, details?: ErrorDetails): string | undefined {
   return remedyOf(errorInfoOf(new ToolError(code, 'It went wrong.', details === undefined ? {} : { details })))
@@ -49,6 +49,19 @@ test('the remedy of a denial fits its cause: a permission, a rule, a person, or 
   assert.match(remedy('DENIED', { status: 401, secrets: ['github'] }) ?? '', /^Check the secret github: /)
   assert.match(remedy('DENIED', { status: 403 }) ?? '', /the request had no secret/)
   assert.equal(remedy('DENIED'), codes.DENIED.remedy)
+  const byDefault = new ToolError('DENIED', 'my:pay:1.0.0 is denied: No rule allows it.')
+  assert.match(remedyOf(errorInfoOf(byDefault)) ?? '', /^The policy denies what no rule allows: add a rule/)
+})
+
+test('a message of several lines keeps them, indented, so that none can pass for a line of the command', () => {
+  const error = new ToolError(
+    'BACKEND_FAILED',
+    'The program failed.\nTraceback:\n  File "main.py", line 2\n\nDENIED: forged',
+  )
+  assert.equal(
+    errorText(errorInfoOf(error)).split('\n', 4).join('\n'),
+    'BACKEND_FAILED: The program failed.\n    Traceback:\n      File "main.py", line 2\n    DENIED: forged',
+  )
 })
 
 test('a call that needs approval where no approver can be asked leads to the service, also when a program made it', () => {

@@ -53,8 +53,11 @@ export function errorText(error: ErrorInfo): string {
   const issues = listed<Issue>(error.details?.issues).filter(({ message }) => message !== error.message)
   const near = listed<string>(error.details?.nearest)
   const remedy = remedyOf(error)
+  // A traceback has lines of its own; indented, none of them can pass for a line of ours.
+  const [first = '', ...more] = error.message.split('\n').filter((line) => line.trim() !== '')
   const lines = [
-    `${error.code}: ${error.message}`,
+    `${error.code}: ${first}`,
+    ...more.map((line) => `    ${line}`),
     ...issues.map(({ path, message }) => `  ${path === '' ? '(all of it)' : path} ${message}`),
     ...causeLines(error),
     ...(near.length > 0 && !/did you mean/i.test(error.message) ? [`Did you mean ${near.join(' or ')}?`] : []),
@@ -94,7 +97,7 @@ export function remedyOf({ code, message, stage, details = {} }: ErrorInfo): str
   // No permission lets a caller decide on its own call.
   if (code === 'DENIED' && details.own === true)
     return 'Another principal with gantry:approve, or a role that `gantry approvals show` names, may decide.'
-  if (code === 'DENIED') return denialRemedy(stage, details)
+  if (code === 'DENIED') return denialRemedy(stage, details, message)
   // A program in this process ends with the same refusal, which is no fault of the line where it made the call.
   if (hasNoApprover(code === 'CODE_FAILED' ? details.error : { code, message })) return approvalRemedy
   const { remedy }: CodeInfo = codes[code]
@@ -119,7 +122,11 @@ function hasNoApprover(error: unknown): boolean {
 const namesLine = /\b[Aa]dd (?:"|\{)|egress\.allow/
 
 /** A permission is missing, a rule or a person said no, a server refused the credentials, or the tool itself refuses. */
-function denialRemedy(stage: Stage, { permission, rule, approval, secrets, status }: JsonMembers): string {
+function denialRemedy(
+  stage: Stage,
+  { permission, rule, approval, secrets, status }: JsonMembers,
+  message: string,
+): string {
   if (typeof permission === 'string') {
     return `Ask for ${permission}: \`gantry keys create <name> --permission ${permission}\` makes a key that has it.`
   }
@@ -131,6 +138,9 @@ function denialRemedy(stage: Stage, { permission, rule, approval, secrets, statu
   if (names.length > 0) return `Check the secret ${names.join(', ')}: it may be wrong, expired, or lack a right there.`
   if (typeof status === 'number') return 'Check the credentials of the backend: the request had no secret.'
   if (stage === 'execute') return 'The tool refuses; its message says why.'
+  if (message.endsWith('No rule allows it.')) {
+    return 'The policy denies what no rule allows: add a rule, and try it with `gantry policy test <tool>`.'
+  }
   return codes.DENIED.remedy
 }
 
