@@ -67,6 +67,15 @@ test('the CLI ignores an address file that other users can read or write, or tha
   assert.equal((await gantry(line)).code, 0)
 })
 
+test('GANTRY_KEY is not sent over plain http to another machine', async (t) => {
+  const { gantry } = await startServiceRig(t)
+  const environment = { GANTRY_URL: 'http://gantry.invalid:7420', GANTRY_KEY: 'gk_secret' }
+  const refused = await gantry(['tools'], { environment })
+  assert.equal(refused.code, 2)
+  assert.match(refused.err, /^CONFIG_INVALID: GANTRY_URL is plain http to another machine/)
+  assert.doesNotMatch(refused.err, /gk_secret/)
+})
+
 test('a service named by GANTRY_URL must respond, and receives only GANTRY_KEY or the key of its own data folder', async (t) => {
   const { gantry, json, service, server, folder, key } = await startServiceRig(t)
   const silent = await json(['tools'], { environment: { GANTRY_URL: 'http://127.0.0.1:1' } })

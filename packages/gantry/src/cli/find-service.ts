@@ -41,6 +41,10 @@ export async function findService(
     const own = found?.url === named.replace(/(?<!\/)\/+$/, '')
     const stored = async () => (own ? keyIn(place) : storedKey(named, environment))
     const key = environment.GANTRY_KEY || (await stored())
+    if (environment.GANTRY_KEY && isExposed(named) && environment.GANTRY_PLAIN_HTTP !== '1') {
+      const message = `GANTRY_URL is plain http to another machine, where others on the way can read GANTRY_KEY. Use https, or set GANTRY_PLAIN_HTTP=1 to send it all the same.`
+      throw new ToolError('CONFIG_INVALID', message)
+    }
     const client = await clientOf(named, key)
     if (await answers(named, io.signal)) return { client, url: named, key }
     throw new ToolError('SERVICE_UNAVAILABLE', `The service at ${named}, which GANTRY_URL names, does not answer.`)
@@ -89,6 +93,11 @@ function isOwn(file: string): boolean {
   const found = lstatSync(file, { throwIfNoEntry: false })
   if (found === undefined || !found.isFile() || (found.mode & 0o077) !== 0) return false
   return process.getuid === undefined || found.uid === process.getuid()
+}
+
+/** Whether a request to the URL, and the key in it, crosses a network unencrypted. */
+function isExposed(url: string): boolean {
+  return URL.canParse(url) && new URL(url).protocol === 'http:' && !isNear(url)
 }
 
 /** A service found by its address file must be on loopback. */
