@@ -85,7 +85,7 @@ function pageText(keys: readonly ShownKey[], versions: { readonly [path: string]
   const sections = keys.filter(({ depth }) => depth === 0).map((key) => section(key, keys, versions))
   return `# Configuration reference
 
-Every key of a configuration, with its type, default, an example, and the version that it came with. [Configuration](../configuration.md) explains which file is read, and variables of the environment. The page is written by \`npm run docs -- --write\` from the schemas that check a configuration.
+Every key of a configuration, with its type, default, an example, and the version that it came with; a key in a table that names no version came with the key above the table. [Configuration](../configuration.md) explains which file is read, and variables of the environment. The page is written by \`npm run docs -- --write\` from the schemas that check a configuration.
 
 An editor checks a file and completes its keys by the same schema, which ships with the package:
 

@@ -60,7 +60,7 @@ export const options = {
     value: 'LEVEL',
     choices: ['summary', 'types', 'schema', 'full', 'debug', 'info', 'warn', 'error'],
     summary:
-      'For describe, the detail: summary, types, schema (default) or full; for logs, the least level: debug (default), info, warn or error.',
+      'describe: how much to print, one of summary, types, schema (default) and full. logs: print lines of this level and above, one of debug (default), info, warn and error.',
   },
   'max-tokens': { kind: 'count', value: 'N', summary: 'Omit parts until the output fits.' },
   seconds: { kind: 'count', value: 'N', summary: 'How long to measure; 5 by default.' },
