@@ -40,7 +40,8 @@ function publicPaths(): string[] {
   const ours = names.filter((name) => name === 'gantry' || name.startsWith('@gantry/'))
   return ours.flatMap((name) => {
     const { exports } = JSON.parse(readFileSync(join(installed, 'node_modules', name, 'package.json'), 'utf8'))
-    const paths = Object.keys(exports).filter((path) => !path.includes('*'))
+    // A JSON Schema is for editors, and no module.
+    const paths = Object.keys(exports).filter((path) => !path.includes('*') && !path.endsWith('.json'))
     return paths.map((path) => name + path.slice(1))
   })
 }
